@@ -8,9 +8,9 @@
 #include <utility>
 
 #include "common/check.h"
-#include "worker/data/dataset.h"
-#include "worker/data/prefetcher.h"
-#include "worker/data/prepared_index.h"
+#include "images/dataset/dataset.h"
+#include "images/dataset/prefetcher.h"
+#include "images/prepared/prepared_index.h"
 
 namespace slackline::worker {
 namespace {
@@ -37,24 +37,24 @@ int Main(int argc, char** argv) {
   app.add_option("--threads", options.threads)->check(CLI::Range(1, 256))->capture_default_str();
   CLI11_PARSE(app, argc, argv);
 
-  const absl::StatusOr<PreparedIndex> index = ReadPreparedIndex(options.data);
-  const absl::StatusOr<Dataset> data =
-      index.ok() ? Dataset::OpenPrepared(options.data, *index, "train", {}) : index.status();
+  const absl::StatusOr<images::PreparedIndex> index = images::ReadPreparedIndex(options.data);
+  const absl::StatusOr<images::Dataset> data =
+      index.ok() ? images::Dataset::OpenPrepared(options.data, *index, "train", {}) : index.status();
   if (!data.ok()) {
     std::fprintf(stderr, "%s\n", std::string(data.status().message()).c_str());
     return 1;
   }
-  Prefetcher prefetcher(*data, {}, 4, {.flip_horizontal = options.flip, .crop_padding = options.crop_padding}, 1,
-                        options.threads);
+  images::Prefetcher prefetcher(*data, {}, 4, {.flip_horizontal = options.flip, .crop_padding = options.crop_padding},
+                                1, options.threads);
   uint64_t samples = 0;
   double sum = 0;
   const auto begin = std::chrono::steady_clock::now();
   double seconds = 0;
   const std::clock_t cpu_begin = std::clock();
   for (uint32_t epoch = 0; seconds < options.seconds; ++epoch) {
-    prefetcher.Start(EpochOrder(data->size(), 1, epoch), options.batch, epoch);
+    prefetcher.Start(images::EpochOrder(data->size(), 1, epoch), options.batch, epoch);
     while (seconds < options.seconds) {
-      absl::StatusOr<std::unique_ptr<Batch>> batch = prefetcher.Next(absl::Seconds(60));
+      absl::StatusOr<std::unique_ptr<images::Batch>> batch = prefetcher.Next(absl::Seconds(60));
       SLACKLINE_CHECK(batch.ok());
       if (*batch == nullptr) break;
       samples += (*batch)->size();

@@ -22,7 +22,7 @@
 #include "common/optimizer/aligned_floats.h"
 #include "common/optimizer/kernels.h"
 #include "common/optimizer/optimizer.h"
-#include "ps/slice.h"
+#include "ps/shard/slice.h"
 
 namespace slackline::ps {
 namespace {

@@ -14,10 +14,10 @@
 #include "bench/support/command_line.h"
 #include "bench/support/report.h"
 #include "common/check.h"
-#include "common/job_file.h"
+#include "common/job/job_file.h"
 #include "common/logging.h"
 #include "common/timeouts.h"
-#include "scheduler/controller.h"
+#include "scheduler/control/controller.h"
 
 namespace slackline::scheduler {
 namespace {

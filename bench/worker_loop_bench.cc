@@ -18,8 +18,8 @@
 
 #include "bench/plain/networks.h"
 #include "common/check.h"
-#include "worker/data/dataset.h"
-#include "worker/data/prefetcher.h"
+#include "images/dataset/dataset.h"
+#include "images/dataset/prefetcher.h"
 #include "worker/model/model.h"
 
 namespace slackline::worker {
@@ -40,9 +40,9 @@ struct Options {
 };
 
 // One step on one batch; returns its loss.
-using StepFunction = std::function<double(Batch&)>;
+using StepFunction = std::function<double(images::Batch&)>;
 
-torch::Tensor ImagesOf(Batch& batch, bool channels_last) {
+torch::Tensor ImagesOf(images::Batch& batch, bool channels_last) {
   const auto count = static_cast<int64_t>(batch.size());
   const std::vector<int64_t> shape = {count, 1, 28, 28};
   if (!channels_last) return torch::from_blob(batch.images.data(), shape);
@@ -54,7 +54,7 @@ StepFunction PlainStep(const Options& options) {
   const bool tuned = options.order == "tuned";
   const auto network = bench::MakePlainNetwork(options.model, tuned ? bench::Order::kTuned : bench::Order::kTextbook);
   auto sgd = std::make_shared<torch::optim::SGD>(network->parameters(), torch::optim::SGDOptions(options.lr));
-  return [network, sgd, tuned](Batch& batch) {
+  return [network, sgd, tuned](images::Batch& batch) {
     const torch::Tensor labels =
         torch::from_blob(batch.labels.data(), {static_cast<int64_t>(batch.size())}, torch::kLong);
     sgd->zero_grad();
@@ -75,7 +75,7 @@ ModelSpec SpecOf(const std::string& model) {
 StepFunction ModelStep(const Options& options) {
   const std::shared_ptr<Model> model = *Model::Create(SpecOf(options.model), 1);
   const auto lr = static_cast<float>(options.lr);
-  return [model, lr](Batch& batch) {
+  return [model, lr](images::Batch& batch) {
     const absl::StatusOr<StepResult> result = model->Step({.images = batch.images, .labels = batch.labels});
     SLACKLINE_CHECK(result.ok());
     float* const parameters = model->parameters().data();
@@ -97,16 +97,16 @@ struct Measured {
 double CpuSeconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
 
 // Goes through epochs until the time is over; the warm-up does not count.
-Measured Run(const Options& options, const Dataset& data, const StepFunction& step) {
-  Prefetcher prefetcher(data, {.mean = 0.286, .deviation = 0.353}, 4);
+Measured Run(const Options& options, const images::Dataset& data, const StepFunction& step) {
+  images::Prefetcher prefetcher(data, {.mean = 0.286, .deviation = 0.353}, 4);
   Measured measured;
   auto begin = std::chrono::steady_clock::now();
   double cpu_begin = CpuSeconds();
   bool warm = false;
   for (uint32_t epoch = 0;; ++epoch) {
-    prefetcher.Start(EpochOrder(data.size(), 1, epoch), options.batch);
+    prefetcher.Start(images::EpochOrder(data.size(), 1, epoch), options.batch);
     for (;;) {
-      absl::StatusOr<std::unique_ptr<Batch>> batch = prefetcher.Next(absl::Seconds(60));
+      absl::StatusOr<std::unique_ptr<images::Batch>> batch = prefetcher.Next(absl::Seconds(60));
       SLACKLINE_CHECK(batch.ok());
       if (*batch == nullptr) break;
       const auto step_begin = std::chrono::steady_clock::now();
@@ -143,7 +143,7 @@ int Main(int argc, char** argv) {
   app.add_option("--lr", options.lr)->capture_default_str();
   CLI11_PARSE(app, argc, argv);
 
-  const absl::StatusOr<Dataset> data = Dataset::ReadIdx(options.data, "train");
+  const absl::StatusOr<images::Dataset> data = images::Dataset::ReadIdx(options.data, "train");
   if (!data.ok()) {
     std::cerr << data.status().message() << "\n";
     return 1;

@@ -1,6 +1,6 @@
 # LibTorch from the private Python environment: `pip install torch` keeps headers, libraries and CMake files in its
 # package folder. Gives the target `torch`. It would put its bundled headers in front of ours for every user: link it to
-# worker/model only.
+# worker/model/networks and worker/model/torch only.
 
 if(NOT DEFINED Torch_DIR)
   file(GLOB torch_folders ${PROJECT_SOURCE_DIR}/.cache/venv/lib/python3*/site-packages/torch/share/cmake/Torch)

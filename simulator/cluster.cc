@@ -6,9 +6,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "common/job_file.h"
-#include "worker/local_job_config.h"
-#include "worker/scheduler_wire.h"
+#include "common/job/job_file.h"
+#include "worker/link/scheduler_wire.h"
+#include "worker/spec/local_job_config.h"
 
 namespace slackline::simulator {
 namespace {

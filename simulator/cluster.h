@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "scheduler/controller.h"
-#include "scheduler/server_calls.h"
+#include "scheduler/base/server_calls.h"
+#include "scheduler/control/controller.h"
 #include "simulator/computation.h"
 #include "simulator/event_queue.h"
 #include "simulator/network.h"

@@ -12,10 +12,10 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "common/optimizer/aligned_floats.h"
-#include "ps/slice.h"
+#include "ps/shard/slice.h"
+#include "worker/link/scheduler_link.h"
 #include "worker/local/local_round.h"
 #include "worker/model/model.h"
-#include "worker/scheduler_link.h"
 
 namespace slackline::simulator {
 

@@ -16,19 +16,19 @@
 #include "absl/time/clock.h"
 #include "common/held_signals.h"
 #include "common/help.h"
-#include "common/job_file.h"
-#include "common/job_timeouts.h"
+#include "common/job/job_file.h"
+#include "common/job/job_timeouts.h"
 #include "common/log_format.h"
 #include "common/logging.h"
 #include "common/output.h"
 #include "common/rpc/channel.h"
 #include "common/version_text.h"
-#include "scheduler/run_folder.h"
+#include "scheduler/record/run_folder.h"
 #include "simulator/cluster.h"
 #include "simulator/rules.h"
 #include "simulator/torch_computation.h"
 #include "simulator/view.h"
-#include "worker/job_checks.h"
+#include "worker/spec/job_checks.h"
 
 namespace slackline::simulator {
 namespace {

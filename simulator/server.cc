@@ -5,9 +5,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
-#include "ps/engine_config.h"
-#include "ps/optimizer_config.h"
-#include "ps/shard_parts.h"
+#include "ps/shard/engine_config.h"
+#include "ps/shard/optimizer_config.h"
+#include "ps/shard/shard_parts.h"
 
 namespace slackline::simulator {
 namespace {

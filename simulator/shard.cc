@@ -4,8 +4,8 @@
 #include <variant>
 
 #include "common/check.h"
-#include "ps/push_norm.h"
-#include "ps/step_arguments.h"
+#include "ps/shard/push_norm.h"
+#include "ps/shard/step_arguments.h"
 
 namespace slackline::simulator {
 

@@ -12,8 +12,8 @@
 #include "absl/types/span.h"
 #include "common/ids.h"
 #include "ps/consistency/engine.h"
-#include "ps/references.h"
-#include "ps/shard_state.h"
+#include "ps/shard/references.h"
+#include "ps/shard/shard_state.h"
 #include "simulator/computation.h"
 
 namespace slackline::simulator {

@@ -1,6 +1,6 @@
 #include "simulator/step_task.h"
 
-#include "worker/push_mean.h"
+#include "worker/trainer/push_mean.h"
 
 namespace slackline::simulator {
 namespace {

@@ -13,16 +13,16 @@
 #include "common/clock.h"
 #include "simulator/no_computation.h"
 #include "simulator/step_task.h"
-#include "worker/evaluator.h"
-#include "worker/gradient_norm.h"
-#include "worker/job_data.h"
+#include "worker/base/gradient_norm.h"
+#include "worker/evaluation/evaluator.h"
 #include "worker/model/layout.h"
+#include "worker/spec/job_data.h"
 
 namespace slackline::simulator {
 namespace {
 
-using worker::Batch;
-using worker::Dataset;
+using images::Batch;
+using images::Dataset;
 using worker::Model;
 
 void CopyWeights(const Weights& weights, absl::Span<float> parameters) {
@@ -129,7 +129,7 @@ class TorchComputation final : public Computation {
     std::vector<uint32_t> images(samples);
     for (size_t i = 0; i < images.size(); ++i) images[i] = static_cast<uint32_t>(i % train_.size());
     std::vector<absl::Duration> times;
-    Batch batch;
+    images::Batch batch;
     while (times.size() < kStepsMin || (times.size() < kStepsMax && time.Now() - beginning < kEnough)) {
       const absl::Time begin = time.Now();
       const absl::Status loaded = train_.Load(images, normalisation_.mean, normalisation_.deviation, batch);
@@ -144,7 +144,7 @@ class TorchComputation final : public Computation {
 
  private:
   void Run(Model& model) {
-    Batch batch;
+    images::Batch batch;
     while (true) {
       Task task;
       {
@@ -159,7 +159,7 @@ class TorchComputation final : public Computation {
   }
   bool HasWork() const ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return stopping_ || !tasks_.empty(); }
 
-  absl::StatusOr<std::shared_ptr<const Gradient>> Step(Model& model, Batch& batch, const StepTask& task) {
+  absl::StatusOr<std::shared_ptr<const Gradient>> Step(Model& model, images::Batch& batch, const StepTask& task) {
     const auto recycle = [spares = spares_](Gradient* gradient) {
       spares->Return(std::move(gradient->push));
       delete gradient;
@@ -168,7 +168,7 @@ class TorchComputation final : public Computation {
     gradient->push = spares_->Take();
     CopyWeights(task.weights, model.parameters());
     model.UsePush({gradient->push.get(), model.elements()});
-    const worker::Variation variation{.augment = augment_, .seed = seed_, .epoch = task.epoch};
+    const images::Variation variation{.augment = augment_, .seed = seed_, .epoch = task.epoch};
     const auto load = [this, &batch,
                        &variation](absl::Span<const uint32_t> images) -> absl::StatusOr<worker::BatchView> {
       const absl::Status loaded = train_.Load(images, normalisation_.mean, normalisation_.deviation, batch, &variation);
@@ -186,11 +186,11 @@ class TorchComputation final : public Computation {
     return gradient;
   }
 
-  const worker::Prefetcher::Normalisation normalisation_;
-  const worker::Augment augment_;
+  const images::Prefetcher::Normalisation normalisation_;
+  const images::Augment augment_;
   const uint64_t seed_;
-  const Dataset train_;
-  const Dataset test_;
+  const images::Dataset train_;
+  const images::Dataset test_;
   worker::Evaluator evaluator_;
   const std::unique_ptr<Model> model_;  // of the caller's thread
   const std::vector<float> initial_;

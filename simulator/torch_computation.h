@@ -4,9 +4,9 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
+#include "images/dataset/dataset.h"
 #include "simulator/computation.h"
-#include "worker/data/dataset.h"
-#include "worker/job_config.h"
+#include "worker/spec/job_config.h"
 
 namespace slackline::simulator {
 

@@ -6,9 +6,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/computing_watch.h"
-#include "common/job_file.h"
+#include "common/job/job_file.h"
+#include "worker/link/scheduler_wire.h"
 #include "worker/local/local_images.h"
-#include "worker/scheduler_wire.h"
 
 namespace slackline::simulator {
 namespace {

@@ -1,4 +1,5 @@
-// A simulated worker process: the loop of worker/trainer.h in virtual time, with the worker's own session and progress.
+// A simulated worker process: the loop of worker/trainer/trainer.h in virtual time, with the worker's own session and
+// progress.
 #pragma once
 
 #include <cstdint>
@@ -12,9 +13,9 @@
 #include "simulator/pace.h"
 #include "simulator/server.h"
 #include "simulator/world.h"
+#include "worker/base/progress.h"
 #include "worker/client/session.h"
-#include "worker/progress.h"
-#include "worker/scheduler_link.h"
+#include "worker/link/scheduler_link.h"
 
 namespace slackline::simulator {
 

@@ -5,13 +5,13 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "images/dataset/dataset.h"
 #include "job.pb.h"
-#include "scheduler/controller.h"
+#include "scheduler/control/controller.h"
 #include "simulator/computation.h"
 #include "simulator/event_queue.h"
 #include "simulator/network.h"
 #include "simulator/worker_plan.h"
-#include "worker/data/dataset.h"
 #include "worker/local/local_config.h"
 
 namespace slackline::simulator {
@@ -39,8 +39,8 @@ struct World {
   const std::vector<uint32_t>& EpochOrder(uint32_t epoch) {
     if (order_epoch != epoch || order.empty()) {
       const Learned& learned = computation.learned();
-      order = learned.balanced_labels.empty() ? worker::EpochOrder(learned.train_samples, job.seed(), epoch)
-                                              : worker::BalancedOrder(learned.balanced_labels, job.seed(), epoch);
+      order = learned.balanced_labels.empty() ? images::EpochOrder(learned.train_samples, job.seed(), epoch)
+                                              : images::BalancedOrder(learned.balanced_labels, job.seed(), epoch);
       order_epoch = epoch;
     }
     return order;

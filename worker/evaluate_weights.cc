@@ -7,10 +7,10 @@
 #include "absl/strings/str_join.h"
 #include "common/logging.h"
 #include "worker/cuda/gpus.h"
-#include "worker/devices.h"
-#include "worker/evaluator.h"
-#include "worker/job_data.h"
-#include "worker/model/load_weights.h"
+#include "worker/evaluation/evaluator.h"
+#include "worker/machine/devices.h"
+#include "worker/model/weights/load_weights.h"
+#include "worker/spec/job_data.h"
 
 namespace slackline::worker {
 namespace {

@@ -18,30 +18,30 @@
 #include "common/address.h"
 #include "common/clock.h"
 #include "common/help.h"
-#include "common/job_file.h"
+#include "common/job/job_file.h"
 #include "common/log_format.h"
 #include "common/logging.h"
 #include "common/member_name.h"
-#include "common/metrics.h"
+#include "common/metrics/metrics.h"
+#include "common/metrics/process_metrics.h"
+#include "common/metrics/serve_metrics.h"
 #include "common/network/interfaces.h"
 #include "common/network/on_this_machine.h"
-#include "common/process_metrics.h"
 #include "common/rpc/channel.h"
 #include "common/security/security.h"
-#include "common/serve_metrics.h"
 #include "common/thread_cores.h"
 #include "common/version_text.h"
-#include "worker/container.h"
+#include "worker/base/step_memory.h"
 #include "worker/cuda/gpus.h"
-#include "worker/devices.h"
 #include "worker/evaluate_weights.h"
-#include "worker/job_config.h"
-#include "worker/job_data.h"
+#include "worker/link/scheduler_images.h"
+#include "worker/machine/devices.h"
 #include "worker/metering.h"
-#include "worker/model/load_weights.h"
+#include "worker/model/weights/load_weights.h"
 #include "worker/own_cores.h"
-#include "worker/scheduler_images.h"
-#include "worker/step_memory.h"
+#include "worker/spec/container.h"
+#include "worker/spec/job_config.h"
+#include "worker/spec/job_data.h"
 #include "worker/stop_signals.h"
 
 namespace slackline::worker {
@@ -143,13 +143,14 @@ absl::StatusOr<std::string> HostForOthers(const job::Network& network) {
 }
 
 // With data.cache.peers; else null.
-absl::StatusOr<std::unique_ptr<ImagePeers>> StartPeers(const Flags& flags, const job::Job& job,
-                                                       const WorkerConfig& config, const security::Security& security) {
+absl::StatusOr<std::unique_ptr<images::ImagePeers>> StartPeers(const Flags& flags, const job::Job& job,
+                                                               const WorkerConfig& config,
+                                                               const security::Security& security) {
   if (!config.peers) return nullptr;
   const Timeouts& timeouts = config.trainer.timeouts;
   const absl::StatusOr<std::string> host = HostForOthers(job.network());
   if (!host.ok()) return host.status();
-  return ImagePeers::Start(
+  return images::ImagePeers::Start(
       {.serve = {.listen = job.network().listen(), .ports = job.network().ports(), .advertise = *host},
        .beat_every = timeouts.worker_dead() / 4,
        .silence_max = config.store.http.silence_max},
@@ -237,8 +238,8 @@ int Work(const Flags& flags, const job::Job& job) {
   link_options.test_samples = data->test.size();
   link_options.data_fingerprint = data->fingerprint;
   const auto link = SchedulerLink::Create(link_options);
-  Prefetcher prefetcher(data->train, config.normalisation, config.prefetch_batches, config.augment, config.seed,
-                        config.data_threads);
+  images::Prefetcher prefetcher(data->train, config.normalisation, config.prefetch_batches, config.augment, config.seed,
+                                config.data_threads);
   Evaluator evaluator(data->test, {.normalisation = config.normalisation,
                                    .batch_size = config.evaluation_batch_size,
                                    .class_names = data->class_names,

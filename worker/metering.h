@@ -4,10 +4,10 @@
 #include <memory>
 #include <vector>
 
-#include "common/metrics.h"
+#include "common/metrics/metrics.h"
 #include "common/power/energy_sampler.h"
-#include "worker/devices.h"
-#include "worker/job_config.h"
+#include "worker/machine/devices.h"
+#include "worker/spec/job_config.h"
 
 namespace slackline::worker {
 

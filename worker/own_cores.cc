@@ -9,8 +9,8 @@
 #include "absl/strings/str_split.h"
 #include "common/logging.h"
 #include "common/thread_cores.h"
-#include "worker/job_config.h"
-#include "worker/numa_nodes.h"
+#include "worker/machine/numa_nodes.h"
+#include "worker/spec/job_config.h"
 
 namespace slackline::worker {
 namespace {

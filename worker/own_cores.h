@@ -8,7 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "job.pb.h"
-#include "worker/core_plan.h"
+#include "worker/machine/core_plan.h"
 
 namespace slackline::worker {
 

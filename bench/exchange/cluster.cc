@@ -8,7 +8,7 @@
 #include "common/check.h"
 #include "common/clock.h"
 #include "common/logging.h"
-#include "common/metrics.h"
+#include "common/metrics/metrics.h"
 #include "common/rpc/channel.h"
 #include "parameter_server.grpc.pb.h"
 #include "ps/service/exchange.h"

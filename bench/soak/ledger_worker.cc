@@ -29,14 +29,14 @@
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "common/address.h"
-#include "common/job_file.h"
+#include "common/job/job_file.h"
 #include "common/logging.h"
-#include "common/metrics.h"
+#include "common/metrics/metrics.h"
 #include "common/rpc/channel.h"
-#include "worker/data/class_names.h"
+#include "images/base/class_names.h"
+#include "worker/base/step_memory.h"
 #include "worker/group/local_group.h"
-#include "worker/job_config.h"
-#include "worker/step_memory.h"
+#include "worker/spec/job_config.h"
 #include "worker/stop_signals.h"
 
 namespace slackline::worker {
@@ -210,11 +210,11 @@ int Work(const Flags& flags, const job::Job& job) {
   const uint64_t slot = NextSlot(path);
   Ledger ledger(path);
   if (!ledger.ok()) return Fail(absl::UnavailableError("cannot open the ledger"));
-  const auto train = Dataset::ReadIdx(config.data_path, "train", config.train_images_max);
+  const auto train = images::Dataset::ReadIdx(config.data_path, "train", config.train_images_max);
   if (!train.ok()) return Fail(train.status());
-  const auto test = Dataset::ReadIdx(config.data_path, "t10k", 500);
+  const auto test = images::Dataset::ReadIdx(config.data_path, "t10k", 500);
   if (!test.ok()) return Fail(test.status());
-  const auto class_names = ReadClassNames(config.data_path, config.model.classes);
+  const auto class_names = images::ReadClassNames(config.data_path, config.model.classes);
   if (!class_names.ok()) return Fail(class_names.status());
 
   LedgerGroup group(number, slot, absl::Milliseconds(2));
@@ -231,7 +231,7 @@ int Work(const Flags& flags, const job::Job& job) {
   link_options.train_samples = train->size();
   link_options.test_samples = test->size();
   const auto link = SchedulerLink::Create(link_options);
-  Prefetcher prefetcher(*train, config.normalisation, config.prefetch_batches);
+  images::Prefetcher prefetcher(*train, config.normalisation, config.prefetch_batches);
   Evaluator evaluator(*test, {.normalisation = config.normalisation, .batch_size = 500, .class_names = *class_names});
   const StepMemory push_memory(config.trainer.window, kElements, config.trainer.same_host == SameHost::kSharedMemory);
   const StepMemory parameter_memory(Trainer::ParameterMemories(config.trainer), kElements, /*shared=*/false);

@@ -2,7 +2,7 @@
 
 #include <CLI/CLI.hpp>
 
-#include "cli/complain.h"
+#include "cli/base/complain.h"
 #include "common/folder_name.h"
 #include "common/help.h"
 

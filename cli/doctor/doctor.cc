@@ -8,8 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "cli/cluster.h"
-#include "cli/complain.h"
+#include "cli/base/complain.h"
 #include "cli/doctor/checks.h"
 #include "cli/doctor/nodes.h"
 #include "cli/doctor/peer.h"
@@ -17,10 +16,11 @@
 #include "cli/doctor/probe_job.h"
 #include "cli/doctor/probe_ports.h"
 #include "cli/doctor/probe_system.h"
-#include "cli/run_folder.h"
+#include "cli/run/cluster.h"
+#include "cli/run/run_folder.h"
 #include "common/checkpoint/folder.h"
-#include "common/job_file.h"
-#include "worker/job_checks.h"
+#include "common/job/job_file.h"
+#include "worker/spec/job_checks.h"
 
 namespace slackline::cli::doctor {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "cli/cluster.h"
+#include "cli/run/cluster.h"
 
 namespace slackline::cli::doctor {
 namespace {

@@ -1,13 +1,13 @@
 #include "cli/doctor/probe_job.h"
 
 #include "absl/time/clock.h"
-#include "cli/cluster.h"
-#include "cli/device_check.h"
-#include "cli/run_checks.h"
+#include "cli/run/cluster.h"
+#include "cli/run/device_check.h"
+#include "cli/run/run_checks.h"
 #include "common/security/check_credentials.h"
-#include "worker/job_config.h"
-#include "worker/job_data.h"
 #include "worker/model/layout.h"
+#include "worker/spec/job_config.h"
+#include "worker/spec/job_data.h"
 
 namespace slackline::cli::doctor {
 namespace {

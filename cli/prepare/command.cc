@@ -3,7 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 
-#include "cli/complain.h"
+#include "cli/base/complain.h"
 #include "common/folder_name.h"
 #include "common/help.h"
 

@@ -17,7 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/json_text.h"
 #include "common/storage/durable_file.h"
-#include "worker/data/prepared_index.h"
+#include "images/prepared/prepared_index.h"
 
 namespace slackline::cli::prepare {
 namespace {
@@ -53,7 +53,7 @@ std::string Difference(const Json& before, const Json& now) {
 
 // The settings that the folder was made with; null where there are none.
 Json SettingsIn(const std::string& folder, bool& whole) {
-  const auto index = worker::ReadPreparedIndex(folder);
+  const auto index = images::ReadPreparedIndex(folder);
   whole = index.ok();
   if (whole) return Json::parse(index->settings, nullptr, /*allow_exceptions=*/false);
   const auto text = ReadWhole(absl::StrCat(folder, "/", kPartialFolder, "/", kSettingsFile));

@@ -20,32 +20,32 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
-#include "cli/complain.h"
+#include "cli/base/complain.h"
 #include "cli/prepare/decoders.h"
 #include "cli/prepare/output.h"
 #include "cli/prepare/shard_maker.h"
 #include "common/json_text.h"
 #include "common/utf8.h"
-#include "worker/data/halves.h"
-#include "worker/data/prepared_check.h"
-#include "worker/data/prepared_index.h"
-#include "worker/pictures/label_file.h"
-#include "worker/pictures/source.h"
-#include "worker/pictures/split.h"
+#include "images/base/halves.h"
+#include "images/pictures/label_file.h"
+#include "images/pictures/source.h"
+#include "images/pictures/split.h"
+#include "images/prepared/prepared_check.h"
+#include "images/prepared/prepared_index.h"
 
 namespace slackline::cli {
 namespace prepare {
 namespace {
 
 using Json = nlohmann::ordered_json;
-using worker::pictures::CsvField;
-using worker::pictures::Fold;
-using worker::pictures::Fractions;
-using worker::pictures::kSplitNames;
-using worker::pictures::kSplits;
-using worker::pictures::MakeForm;
-using worker::pictures::ParseFractions;
-using worker::pictures::SplitSamples;
+using images::pictures::CsvField;
+using images::pictures::Fold;
+using images::pictures::Fractions;
+using images::pictures::kSplitNames;
+using images::pictures::kSplits;
+using images::pictures::MakeForm;
+using images::pictures::ParseFractions;
+using images::pictures::SplitSamples;
 
 constexpr char kDefaultSplit[] = "train=0.8,validation=0.1,test=0.1";
 constexpr uint64_t kShardBytes = uint64_t{64} << 20;
@@ -97,9 +97,9 @@ struct Plan {
   Fold fold;
   uint64_t seed = 1;
   uint64_t shard_images = 1;
-  worker::PixelType type = worker::PixelType::kUint8;
+  images::PixelType type = images::PixelType::kUint8;
 
-  uint64_t image_bytes() const { return form.shape.values() * worker::BytesOfPixel(type); }
+  uint64_t image_bytes() const { return form.shape.values() * images::BytesOfPixel(type); }
 };
 
 absl::StatusOr<Plan> MakePlan(const PrepareOptions& options, const Source& source) {
@@ -108,10 +108,10 @@ absl::StatusOr<Plan> MakePlan(const PrepareOptions& options, const Source& sourc
   if (options.fit != "stretch" && options.fit != "crop") {
     return absl::InvalidArgumentError(absl::StrCat("found --fit ", options.fit, "; allowed are stretch, crop"));
   }
-  const std::optional<worker::PixelType> type = worker::PixelTypeNamed(options.dtype);
+  const std::optional<images::PixelType> type = images::PixelTypeNamed(options.dtype);
   if (!type) {
     return absl::InvalidArgumentError(
-        absl::StrCat("found --dtype ", options.dtype, "; allowed are ", worker::kPixelTypes));
+        absl::StrCat("found --dtype ", options.dtype, "; allowed are ", images::kPixelTypes));
   }
   plan.type = *type;
   absl::StatusOr<Form> form = MakeForm({.size = options.size,
@@ -164,7 +164,7 @@ std::string SettingsOf(const PrepareOptions& options, const Plan& plan, const So
                      {"images", source.samples().size()},
                      {"xxh3", absl::StrFormat("%016x", source.Digest())}}}};
   // Folders of before there was another one have none.
-  if (plan.type != worker::PixelType::kUint8) settings[kTypeSetting] = std::string(worker::NameOf(plan.type));
+  if (plan.type != images::PixelType::kUint8) settings[kTypeSetting] = std::string(images::NameOf(plan.type));
   return DumpJson(settings, 2) + "\n";
 }
 
@@ -179,7 +179,7 @@ absl::Status CheckClasses(const Source& source) {
 
 // What all shards together come to.
 struct Result {
-  worker::PreparedIndex index;
+  images::PreparedIndex index;
   std::vector<Skipped> skipped;
 };
 
@@ -196,7 +196,7 @@ class Preparation {
     Result result;
     result.skipped = source_.skipped();
     for (int i = 0; i < kSplits; ++i) {
-      worker::PreparedSplit split;
+      images::PreparedSplit split;
       split.name = kSplitNames[i];
       split.class_counts.resize(source_.classes().size());
       std::vector<uint64_t> sums(plan_.form.shape.channels);
@@ -229,7 +229,7 @@ class Preparation {
     const std::string path = output_.RecordPath(stem);
     const absl::StatusOr<std::string> text = ReadWhole(path);
     if (text.ok()) {
-      worker::PreparedIndex like;
+      images::PreparedIndex like;
       like.shape = plan_.form.shape;
       like.type = plan_.type;
       auto record = ParseShardRecord(*text, source_.classes().size(), plan_.form.shape.channels);
@@ -248,13 +248,13 @@ class Preparation {
   }
 
   void SetMoments(const std::vector<uint64_t>& sums, const std::vector<absl::uint128>& square_sums, uint64_t rows,
-                  worker::PreparedIndex& index) const {
-    const double white = plan_.type == worker::PixelType::kUint8 ? kPixelMax : worker::kHalfUnits;
+                  images::PreparedIndex& index) const {
+    const double white = plan_.type == images::PixelType::kUint8 ? kPixelMax : images::kHalfUnits;
     const double pixels = std::max(1.0, static_cast<double>(rows) * plan_.form.shape.height * plan_.form.shape.width);
     for (size_t c = 0; c < sums.size(); ++c) {
       const double mean = static_cast<double>(sums[c]) / pixels;
       const double variance = static_cast<double>(square_sums[c]) / pixels - mean * mean;
-      const bool nothing = plan_.type != worker::PixelType::kUint8 && variance < kVarianceMin * white * white;
+      const bool nothing = plan_.type != images::PixelType::kUint8 && variance < kVarianceMin * white * white;
       index.mean.push_back(mean / white);
       index.deviation.push_back(nothing ? 0 : std::sqrt(std::max(0.0, variance)) / white);
     }
@@ -274,10 +274,10 @@ std::string SkippedCsv(std::vector<Skipped> skipped) {
   return csv;
 }
 
-std::string Describe(const worker::PreparedIndex& index) {
+std::string Describe(const images::PreparedIndex& index) {
   return absl::StrCat(index.classes.size(), " classes, ", index.shape.channels, " x ", index.shape.height, " x ",
-                      index.shape.width, index.type == worker::PixelType::kUint8 ? "" : " float16", ": ",
-                      absl::StrJoin(index.splits, ", ", [](std::string* out, const worker::PreparedSplit& split) {
+                      index.shape.width, index.type == images::PixelType::kUint8 ? "" : " float16", ": ",
+                      absl::StrJoin(index.splits, ", ", [](std::string* out, const images::PreparedSplit& split) {
                         absl::StrAppend(out, split.name, " ", split.rows());
                       }));
 }
@@ -285,7 +285,7 @@ std::string Describe(const worker::PreparedIndex& index) {
 // There is something to train on.
 absl::Status CheckResult(const Result& result, const Source& source) {
   uint64_t rows = 0;
-  for (const worker::PreparedSplit& split : result.index.splits) rows += split.rows();
+  for (const images::PreparedSplit& split : result.index.splits) rows += split.rows();
   if (rows == 0) {
     return absl::InvalidArgumentError(absl::StrCat("none of the ", source.samples().size(),
                                                    " images can be prepared; the first is ", result.skipped[0].name,
@@ -309,10 +309,10 @@ absl::Status CheckApart(const PrepareOptions& options, const Source& pictures) {
       absl::StrCat("found ", options.folder, " within ", options.source, "; allowed is a folder outside of it"));
 }
 
-void WarnOfEmptyClasses(const worker::PreparedIndex& index) {
+void WarnOfEmptyClasses(const images::PreparedIndex& index) {
   for (size_t c = 0; c < index.classes.size(); ++c) {
     uint64_t images = 0;
-    for (const worker::PreparedSplit& split : index.splits) images += split.class_counts[c];
+    for (const images::PreparedSplit& split : index.splits) images += split.class_counts[c];
     if (images == 0) {
       std::fprintf(stderr, "slackline: warning: class %s has no image that can be read\n", index.classes[c].c_str());
     }
@@ -331,7 +331,7 @@ absl::Status Run(const PrepareOptions& options) {
   if (!output.ok()) return output.status();
   if (output->state() == Output::State::kWhole) {
     output->RemovePartial();
-    const auto index = worker::ReadPreparedIndex(options.folder);
+    const auto index = images::ReadPreparedIndex(options.folder);
     if (!index.ok()) return index.status();
     std::printf("%s is there already, with %s\n", options.folder.c_str(), Describe(*index).c_str());
     return absl::OkStatus();
@@ -344,7 +344,7 @@ absl::Status Run(const PrepareOptions& options) {
     output->RemovePartial();
     return usable;
   }
-  worker::PreparedIndex& index = result->index;
+  images::PreparedIndex& index = result->index;
   index.classes = source->classes();
   index.shape = plan->form.shape;
   index.type = plan->type;
@@ -352,7 +352,7 @@ absl::Status Run(const PrepareOptions& options) {
   index.settings = settings;
   absl::Status written = WriteText(absl::StrCat(options.folder, "/", kSkippedFile), SkippedCsv(result->skipped));
   if (written.ok()) {
-    written = WriteText(absl::StrCat(options.folder, "/", worker::kPreparedIndexFile), worker::ToJson(index));
+    written = WriteText(absl::StrCat(options.folder, "/", images::kPreparedIndexFile), images::ToJson(index));
   }
   if (!written.ok()) return written;
   output->RemovePartial();
@@ -369,12 +369,12 @@ absl::Status Run(const PrepareOptions& options) {
 }
 
 // Says what is wrong with a shard; true if nothing.
-bool VerifyShard(const std::string& folder, const worker::PreparedShard& shard, const worker::PreparedIndex& index) {
-  const absl::StatusOr<worker::MappedShard> mapped = worker::OpenShard(folder, shard, index);
+bool VerifyShard(const std::string& folder, const images::PreparedShard& shard, const images::PreparedIndex& index) {
+  const absl::StatusOr<images::MappedShard> mapped = images::OpenShard(folder, shard, index);
   absl::Status status = mapped.status();
-  if (status.ok()) status = worker::CheckBytes(*mapped, shard);
-  if (status.ok()) status = worker::CheckLabels(*mapped, shard, index.classes.size());
-  if (status.ok()) status = worker::CheckPixels(*mapped, shard, index);
+  if (status.ok()) status = images::CheckBytes(*mapped, shard);
+  if (status.ok()) status = images::CheckLabels(*mapped, shard, index.classes.size());
+  if (status.ok()) status = images::CheckPixels(*mapped, shard, index);
   if (!status.ok()) std::fprintf(stderr, "slackline prepare: %s\n", std::string(status.message()).c_str());
   return status.ok();
 }
@@ -392,14 +392,14 @@ int Prepare(const PrepareOptions& options) {
 }
 
 int VerifyPrepared(const std::string& folder) {
-  const absl::StatusOr<worker::PreparedIndex> index = worker::ReadPreparedIndex(folder);
+  const absl::StatusOr<images::PreparedIndex> index = images::ReadPreparedIndex(folder);
   if (!index.ok()) {
     std::fprintf(stderr, "slackline prepare: %s\n", std::string(index.status().message()).c_str());
     return absl::IsNotFound(index.status()) ? kExitWrongUse : kExitFailed;
   }
   uint64_t files = 0, broken = 0;
-  for (const worker::PreparedSplit& split : index->splits) {
-    for (const worker::PreparedShard& shard : split.shards) {
+  for (const images::PreparedSplit& split : index->splits) {
+    for (const images::PreparedShard& shard : split.shards) {
       files += 2;
       if (!prepare::VerifyShard(folder, shard, *index)) ++broken;
     }

@@ -8,9 +8,9 @@
 #include "common/json_text.h"
 #include "common/storage/checksum.h"
 #include "common/storage/durable_file.h"
-#include "worker/data/halves.h"
-#include "worker/data/npy.h"
-#include "worker/data/prepared_check.h"
+#include "images/base/halves.h"
+#include "images/base/npy.h"
+#include "images/prepared/prepared_check.h"
 
 namespace slackline::cli::prepare {
 namespace {
@@ -19,7 +19,7 @@ using Json = nlohmann::ordered_json;
 
 // Writes an array of NumPy's format, and says what it is in `file`.
 absl::Status WriteArray(const std::string& folder, const std::string& header, absl::string_view values,
-                        worker::PreparedFile& file) {
+                        images::PreparedFile& file) {
   DurableFile out(absl::StrCat(folder, "/", file.name));
   absl::Status status = out.Open();
   if (status.ok()) status = out.Write(header.data(), header.size());
@@ -56,7 +56,7 @@ void AddUpHalves(absl::Span<const uint8_t> halves, uint32_t channels, ShardRecor
     for (size_t p = 0; p < plane; ++p, next += sizeof(uint16_t)) {
       uint16_t code;
       std::memcpy(&code, next, sizeof(code));
-      const uint64_t units = worker::UnitsOfHalf(code);
+      const uint64_t units = images::UnitsOfHalf(code);
       sum += units;
       square_sum += units * units;
     }
@@ -88,7 +88,7 @@ std::string ToJson(const ShardRecord& record) {
   }
   Json json = {
       {"class_counts", record.class_counts}, {"sums", record.sums}, {"square_sums", low}, {"square_sums_high", high}};
-  json["shard"] = record.shard.rows == 0 ? Json() : Json::parse(worker::ShardJson(record.shard));
+  json["shard"] = record.shard.rows == 0 ? Json() : Json::parse(images::ShardJson(record.shard));
   json["skipped"] = Json::array();
   // Names are bytes that may be no UTF-8, which JSON does not have: each byte becomes a character.
   const auto bytes = [](const std::string& text) {
@@ -119,7 +119,7 @@ absl::StatusOr<ShardRecord> ParseShardRecord(absl::string_view text, size_t clas
   record.sums = *std::move(sums);
   for (size_t c = 0; c < channels; ++c) record.square_sums.push_back(absl::MakeUint128((*high)[c], (*square_sums)[c]));
   if (!json["shard"].is_null()) {
-    auto shard = worker::ParseShardJson(DumpJson(json["shard"]));
+    auto shard = images::ParseShardJson(DumpJson(json["shard"]));
     if (!shard.ok()) return shard.status();
     record.shard = *std::move(shard);
   }
@@ -139,16 +139,16 @@ absl::StatusOr<ShardRecord> ParseShardRecord(absl::string_view text, size_t clas
 
 absl::Status ShardMaker::Fill(uint32_t sample, absl::Span<uint8_t> out) const {
   const Sample& one = source_.samples()[sample];
-  if (type_ == worker::PixelType::kUint8) return ReadShaped(source_, one, form_, out);
+  if (type_ == images::PixelType::kUint8) return ReadShaped(source_, one, form_, out);
   std::vector<uint16_t> deep(form_.shape.values());
   absl::Status read = ReadShaped(source_, one, form_, absl::MakeSpan(deep));
-  if (read.ok()) worker::WriteHalves(deep, out.data());
+  if (read.ok()) images::WriteHalves(deep, out.data());
   return read;
 }
 
 absl::StatusOr<ShardRecord> ShardMaker::Make(absl::Span<const uint32_t> samples, const std::string& folder,
                                              const std::string& stem, const std::function<void(size_t)>& look) {
-  const size_t image_bytes = form_.shape.values() * worker::BytesOfPixel(type_);
+  const size_t image_bytes = form_.shape.values() * images::BytesOfPixel(type_);
   pixels_.resize(samples.size() * image_bytes);
   std::vector<absl::Status> results(samples.size());
   const auto fill = [&](size_t i) {
@@ -169,32 +169,32 @@ absl::StatusOr<ShardRecord> ShardMaker::Make(absl::Span<const uint32_t> samples,
     }
     uint8_t* to = pixels_.data() + labels.size() * image_bytes;
     if (labels.size() != i) std::memmove(to, pixels_.data() + i * image_bytes, image_bytes);
-    const auto add_up = type_ == worker::PixelType::kUint8 ? AddUp : AddUpHalves;
+    const auto add_up = type_ == images::PixelType::kUint8 ? AddUp : AddUpHalves;
     add_up({to, image_bytes}, form_.shape.channels, record);
     ++record.class_counts[sample.label];
     labels.push_back(sample.label);
   }
-  worker::PreparedShard& shard = record.shard;
+  images::PreparedShard& shard = record.shard;
   shard.rows = labels.size();
   if (shard.rows == 0) return record;
   shard.images.name = stem + ".images.npy";
   shard.labels.name = stem + ".labels.npy";
   const std::vector<uint64_t> shape = {shard.rows, form_.shape.channels, form_.shape.height, form_.shape.width};
   absl::Status status =
-      WriteArray(folder, worker::NpyHeaderText(worker::NpyTypeOf(type_), shape),
+      WriteArray(folder, images::NpyHeaderText(images::NpyTypeOf(type_), shape),
                  {reinterpret_cast<const char*>(pixels_.data()), shard.rows * image_bytes}, shard.images);
   if (status.ok()) {
-    status = WriteArray(folder, worker::NpyHeaderText(worker::kNpyInt64, {shard.rows}),
+    status = WriteArray(folder, images::NpyHeaderText(images::kNpyInt64, {shard.rows}),
                         {reinterpret_cast<const char*>(labels.data()), labels.size() * sizeof(int64_t)}, shard.labels);
   }
   if (!status.ok()) return status;
   return record;
 }
 
-bool IsWhole(const std::string& folder, const ShardRecord& record, const worker::PreparedIndex& index) {
+bool IsWhole(const std::string& folder, const ShardRecord& record, const images::PreparedIndex& index) {
   if (record.shard.rows == 0) return true;
-  const absl::StatusOr<worker::MappedShard> mapped = worker::OpenShard(folder, record.shard, index);
-  return mapped.ok() && worker::CheckBytes(*mapped, record.shard).ok();
+  const absl::StatusOr<images::MappedShard> mapped = images::OpenShard(folder, record.shard, index);
+  return mapped.ok() && images::CheckBytes(*mapped, record.shard).ok();
 }
 
 }  // namespace slackline::cli::prepare

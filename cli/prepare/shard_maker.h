@@ -11,21 +11,21 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "cli/prepare/decoders.h"
-#include "worker/data/prepared_index.h"
-#include "worker/pictures/form.h"
-#include "worker/pictures/source.h"
+#include "images/pictures/form.h"
+#include "images/pictures/source.h"
+#include "images/prepared/prepared_index.h"
 
 namespace slackline::cli::prepare {
 
-using worker::pictures::Fit;
-using worker::pictures::Form;
-using worker::pictures::Sample;
-using worker::pictures::Skipped;
-using worker::pictures::Source;
+using images::pictures::Fit;
+using images::pictures::Form;
+using images::pictures::Sample;
+using images::pictures::Skipped;
+using images::pictures::Source;
 
 // Facts about a finished shard.
 struct ShardRecord {
-  worker::PreparedShard shard;  // rows may be 0: then there are no files
+  images::PreparedShard shard;  // rows may be 0: then there are no files
   std::vector<uint64_t> class_counts;
   // Sums over all pixels, by channel. They are exact, so that the order of the pixels does not matter. Floats are in
   // units of kHalfUnits.
@@ -47,7 +47,7 @@ absl::StatusOr<ShardRecord> ParseShardRecord(absl::string_view text, size_t clas
 class ShardMaker {
  public:
   // Borrows all arguments.
-  ShardMaker(const Source& source, const Form& form, worker::PixelType type, Decoders& decoders)
+  ShardMaker(const Source& source, const Form& form, images::PixelType type, Decoders& decoders)
       : source_(source), form_(form), type_(type), decoders_(decoders) {}
 
   // Writes these samples to `folder`/`stem`.images.npy and .labels.npy, in their order. Samples that cannot be read are
@@ -62,12 +62,12 @@ class ShardMaker {
 
   const Source& source_;
   const Form& form_;
-  const worker::PixelType type_;
+  const images::PixelType type_;
   Decoders& decoders_;
   std::vector<uint8_t> pixels_;  // all pixels of the shard, as in its file
 };
 
 // True if the files of a shard that was made earlier are unchanged. `index` gives shape and type.
-bool IsWhole(const std::string& folder, const ShardRecord& record, const worker::PreparedIndex& index);
+bool IsWhole(const std::string& folder, const ShardRecord& record, const images::PreparedIndex& index);
 
 }  // namespace slackline::cli::prepare

@@ -10,7 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "cli/process.h"
+#include "cli/base/process.h"
 
 namespace slackline::cli::slurm {
 

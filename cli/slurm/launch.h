@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "cli/script.h"
+#include "cli/run/script.h"
 
 namespace slackline::cli::slurm {
 

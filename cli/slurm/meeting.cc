@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "cli/replace_file.h"
+#include "cli/base/replace_file.h"
 #include "common/clock.h"
 #include "common/json_text.h"
 

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "cli/cluster.h"
-#include "cli/run_processes.h"
+#include "cli/run/cluster.h"
+#include "cli/run/run_processes.h"
 #include "cli/slurm/meeting.h"
 
 namespace slackline::cli::slurm {

@@ -15,11 +15,11 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "cli/cluster.h"
-#include "cli/complain.h"
+#include "cli/base/complain.h"
+#include "cli/run/cluster.h"
 #include "cli/slurm/allocation.h"
 #include "cli/slurm/commands.h"
-#include "common/job_file.h"
+#include "common/job/job_file.h"
 
 namespace slackline::cli::slurm {
 namespace {

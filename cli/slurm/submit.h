@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/script.h"
+#include "cli/run/script.h"
 
 namespace slackline::cli::slurm {
 

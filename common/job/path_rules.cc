@@ -4,7 +4,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "common/http_address.h"
+#include "common/http/http_address.h"
 #include "common/job/rule_book.h"
 
 namespace slackline::job_file {

@@ -9,16 +9,16 @@
 #include "absl/strings/str_split.h"
 #include "common/address.h"
 #include "common/codec/codec.h"
-#include "common/http_address.h"
+#include "common/http/http_address.h"
 #include "common/job/coco_rules.h"
 #include "common/job/path_rules.h"
+#include "common/job/push_samples.h"
 #include "common/job/rule_book.h"
 #include "common/job/self_supervised_rules.h"
 #include "common/job/value.h"
 #include "common/job/worker_rules.h"
 #include "common/network/interfaces.h"
 #include "common/network/ports.h"
-#include "common/push_samples.h"
 
 namespace slackline::job_file {
 namespace {

@@ -2,9 +2,9 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
+#include "common/job/push_samples.h"
 #include "common/job/rule_book.h"
 #include "common/job/value.h"
-#include "common/push_samples.h"
 
 namespace slackline::job_file {
 namespace {

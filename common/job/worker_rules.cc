@@ -10,9 +10,9 @@
 #include "absl/strings/str_cat.h"
 #include "common/core_wish.h"
 #include "common/device.h"
+#include "common/job/push_samples.h"
 #include "common/job/rule_book.h"
 #include "common/job/value.h"
-#include "common/push_samples.h"
 
 namespace slackline::job_file {
 namespace {

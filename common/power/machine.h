@@ -1,4 +1,4 @@
-// The identity of the machine on which this process runs, for data that all processes of the machine share.
+// The identity of a machine since its boot, for data that all of its processes share, those in containers too.
 #pragma once
 
 #include <fstream>

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
-#include "common/metrics.h"
+#include "common/metrics/metrics.h"
 #include "common/power/energy_tally.h"
 
 namespace slackline::power {

@@ -1,4 +1,4 @@
-// The identity of the machine on which this process runs.
+// The identity by which processes know that they can reach each other by sockets of one machine.
 #pragma once
 
 #include <string>

@@ -76,7 +76,7 @@ def read_idx(path):
 
 
 def epoch_order(size, seed, epoch):
-    """EpochOrder() of worker/data/dataset.h: Fisher and Yates from the back, drawn by SplitMix64."""
+    """EpochOrder() of images/dataset/dataset.h: Fisher and Yates from the back, drawn by SplitMix64."""
     mask = 2**64 - 1
 
     def draws(state):

@@ -5,10 +5,10 @@
 #include <memory>
 #include <vector>
 
-#include "worker/model/batch_memory.h"
-#include "worker/model/scene.h"
+#include "images/base/batch_memory.h"
+#include "images/base/scene.h"
 
-namespace slackline::worker {
+namespace slackline::images {
 
 // Prepared images: normalised float32, n x channels x height x width. With several views, the first view of all images
 // comes first, then the second.
@@ -34,4 +34,4 @@ inline std::unique_ptr<Batch> NewBatch(BatchMemory* memory) {
   return batch;
 }
 
-}  // namespace slackline::worker
+}  // namespace slackline::images

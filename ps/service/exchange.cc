@@ -12,7 +12,7 @@
 #include "common/rpc/connections.h"
 #include "common/shm/descriptor_socket.h"
 #include "common/shm/host.h"
-#include "ps/service/readable.h"
+#include "ps/base/readable.h"
 
 namespace slackline::ps {
 namespace {

@@ -19,15 +19,15 @@
 #include "common/steady_flag.h"
 #include "common/timeouts.h"
 #include "job.pb.h"
-#include "ps/service/checkpoint_writer.h"
+#include "ps/base/service_metrics.h"
 #include "ps/service/control.h"
 #include "ps/service/mailbox.h"
 #include "ps/service/memory_desk.h"
 #include "ps/service/replica_stream.h"
-#include "ps/service/service_metrics.h"
 #include "ps/service/shard_table.h"
 #include "ps/service/snapshot_keeper.h"
 #include "ps/service/stream.h"
+#include "ps/store/checkpoint_writer.h"
 #include "scheduler.pb.h"
 
 namespace slackline::ps {

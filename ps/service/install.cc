@@ -14,11 +14,11 @@
 #include "common/counted.h"
 #include "common/kill_point.h"
 #include "common/logging.h"
-#include "ps/engine_config.h"
-#include "ps/optimizer_config.h"
-#include "ps/service/readable.h"
+#include "ps/base/readable.h"
 #include "ps/service/shard_table.h"
-#include "ps/shard_parts.h"
+#include "ps/shard/engine_config.h"
+#include "ps/shard/optimizer_config.h"
+#include "ps/shard/shard_parts.h"
 
 namespace slackline::ps {
 namespace {

@@ -14,8 +14,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "ps/base/readable.h"
 #include "ps/service/awaited.h"
-#include "ps/service/readable.h"
 
 namespace slackline::ps {
 

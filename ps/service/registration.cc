@@ -9,7 +9,7 @@
 #include "common/protocol_version.h"
 #include "common/rpc/channel.h"
 #include "common/silence_notice.h"
-#include "ps/service/readable.h"
+#include "ps/base/readable.h"
 
 namespace slackline::ps {
 

@@ -7,7 +7,7 @@
 #include "common/logging.h"
 #include "common/rpc/frame.h"
 #include "common/shm/host.h"
-#include "ps/service/readable.h"
+#include "ps/base/readable.h"
 
 namespace slackline::ps {
 namespace {

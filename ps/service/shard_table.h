@@ -21,14 +21,14 @@
 #include "common/timeouts.h"
 #include "job.pb.h"
 #include "parameter_server.pb.h"
-#include "ps/service/backup_feed.h"
-#include "ps/service/checkpoint_writer.h"
-#include "ps/service/peer.h"
-#include "ps/service/replica_log.h"
-#include "ps/service/service_metrics.h"
-#include "ps/service/shard_host.h"
+#include "ps/base/service_metrics.h"
+#include "ps/host/peer.h"
+#include "ps/host/shard_host.h"
+#include "ps/host/staging.h"
+#include "ps/replication/backup_feed.h"
+#include "ps/replication/replica_log.h"
 #include "ps/service/snapshot_keeper.h"
-#include "ps/service/staging.h"
+#include "ps/store/checkpoint_writer.h"
 
 namespace slackline::ps {
 

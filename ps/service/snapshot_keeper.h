@@ -15,8 +15,8 @@
 #include "common/clock.h"
 #include "common/ids.h"
 #include "common/steady_flag.h"
+#include "ps/base/service_metrics.h"
 #include "ps/service/mailbox.h"
-#include "ps/service/service_metrics.h"
 #include "ps/store/snapshot_store.h"
 
 namespace slackline::ps {

@@ -8,8 +8,8 @@
 
 #include "common/byte_segments.h"
 #include "common/codec/encode.h"
+#include "common/codec/wire_encoding.h"
 #include "common/rpc/channel.h"
-#include "common/wire_encoding.h"
 
 namespace slackline::ps {
 namespace {

@@ -13,8 +13,8 @@
 #include "common/rpc/frame.h"
 #include "common/security/guard.h"
 #include "parameter_server.grpc.pb.h"
-#include "ps/service/peer.h"
-#include "ps/service/service_metrics.h"
+#include "ps/base/service_metrics.h"
+#include "ps/host/peer.h"
 #include "ps/service/shard_table.h"
 
 namespace slackline::ps {

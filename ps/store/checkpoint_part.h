@@ -11,7 +11,7 @@
 #include "common/checkpoint/model_reader.h"
 #include "common/ids.h"
 #include "ps/consistency/engine.h"
-#include "ps/shard_state.h"
+#include "ps/shard/shard_state.h"
 
 namespace slackline::ps {
 

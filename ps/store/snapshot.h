@@ -8,7 +8,7 @@
 #include "absl/time/time.h"
 #include "common/ids.h"
 #include "ps/consistency/engine.h"
-#include "ps/shard_state.h"
+#include "ps/shard/shard_state.h"
 
 namespace slackline::ps {
 

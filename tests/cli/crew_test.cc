@@ -1,4 +1,4 @@
-#include "cli/crew.h"
+#include "cli/run/crew.h"
 
 #include <signal.h>
 #include <sys/syscall.h>

@@ -13,7 +13,7 @@
 #include "absl/time/clock.h"
 #include "cli/doctor/links.h"
 #include "cli/doctor/peer.h"
-#include "common/job_file.h"
+#include "common/job/job_file.h"
 
 namespace slackline::cli::doctor::doctor_links_test {
 namespace {

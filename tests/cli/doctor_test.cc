@@ -17,7 +17,7 @@
 #include "cli/doctor/probe_ports.h"
 #include "cli/doctor/probe_system.h"
 #include "cli/doctor/report.h"
-#include "common/job_file.h"
+#include "common/job/job_file.h"
 
 namespace slackline::cli::doctor::doctor_test {
 namespace {

@@ -1,4 +1,4 @@
-#include "cli/not_started.h"
+#include "cli/run/not_started.h"
 
 #include <stdlib.h>
 

@@ -1,4 +1,4 @@
-#include "cli/page_status.h"
+#include "cli/run/page_status.h"
 
 #include <cmath>
 #include <string>
@@ -6,8 +6,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include "absl/strings/str_cat.h"
-#include "cli/report.h"
-#include "scheduler/message_json.h"
+#include "cli/run/report.h"
+#include "scheduler/base/message_json.h"
 
 namespace slackline::cli::page_status_test {
 namespace {

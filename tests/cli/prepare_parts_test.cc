@@ -5,32 +5,32 @@
 #include <atomic>
 #include <numeric>
 
-#include "cli/complain.h"
+#include "cli/base/complain.h"
 #include "cli/prepare/decoders.h"
 #include "cli/prepare/prepare.h"
 #include "cli/prepare/shard_maker.h"
-#include "tests/worker/test_data.h"
-#include "worker/data/dataset.h"
-#include "worker/data/random_order.h"
-#include "worker/pictures/image.h"
-#include "worker/pictures/label_file.h"
-#include "worker/pictures/split.h"
+#include "images/base/random_order.h"
+#include "images/dataset/dataset.h"
+#include "images/pictures/image.h"
+#include "images/pictures/label_file.h"
+#include "images/pictures/split.h"
+#include "tests/images/test_data.h"
 
 namespace slackline::cli::prepare::prepare_parts_test {
 namespace {
 
+using images::pictures::CsvField;
+using images::pictures::DecodeImage;
+using images::pictures::Fit;
+using images::pictures::Fractions;
+using images::pictures::Image;
+using images::pictures::ParseFractions;
+using images::pictures::ParseLabels;
+using images::pictures::Resize;
+using images::pictures::Size;
+using images::pictures::SplitCounts;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using worker::pictures::CsvField;
-using worker::pictures::DecodeImage;
-using worker::pictures::Fit;
-using worker::pictures::Fractions;
-using worker::pictures::Image;
-using worker::pictures::ParseFractions;
-using worker::pictures::ParseLabels;
-using worker::pictures::Resize;
-using worker::pictures::Size;
-using worker::pictures::SplitCounts;
 
 TEST(Split, FractionsAreReadOrRefused) {
   EXPECT_THAT(*ParseFractions("test=0.25,train=0.75"), ElementsAre(0.75, 0, 0.25));
@@ -45,7 +45,7 @@ TEST(Split, FractionsAreReadOrRefused) {
 // For many classes of random sizes: nobody is lost, no class is off by more than one image and what was carried to it,
 // and the whole is off by less than one.
 TEST(Split, CountsAreStratifiedAndExactAsAWhole) {
-  worker::SplitMix64 random(1);
+  images::SplitMix64 random(1);
   for (int round = 0; round < 300; ++round) {
     std::vector<uint64_t> classes(1 + random.Below(40));
     for (uint64_t& count : classes) count = random.Below(random.Below(2) == 0 ? 5 : 1000);
@@ -80,7 +80,7 @@ TEST(Decoders, EachTaskIsDoneOnceInEveryRun) {
 TEST(Image, GarbageIsRefusedWhateverItBeginsWith) {
   for (const std::string head : {"", "\xff\xd8\xff", "\x89PNG\r\n\x1a\n", "GIF89a"}) {
     for (const size_t size : {0, 1, 100, 5000}) {
-      const worker::Bytes noise = worker::Noise(size);
+      const Bytes noise = Noise(size);
       EXPECT_FALSE(DecodeImage(head + std::string(noise.begin(), noise.end())).ok());
     }
   }
@@ -90,10 +90,9 @@ TEST(Image, AnEvenImageStaysEvenInAnySize) {
   for (const Size size :
        {Size{.width = 1, .height = 1}, Size{.width = 7, .height = 40}, Size{.width = 64, .height = 3}}) {
     for (const Fit fit : {Fit::kStretch, Fit::kCrop}) {
-      const auto out =
-          Resize({.channels = 3, .height = 9, .width = 13, .pixels = worker::Bytes(9 * 13 * 3, 201)}, size, fit);
+      const auto out = Resize({.channels = 3, .height = 9, .width = 13, .pixels = Bytes(9 * 13 * 3, 201)}, size, fit);
       ASSERT_TRUE(out.ok());
-      EXPECT_EQ(out->pixels, worker::Bytes(size_t{size.width} * size.height * 3, 201));
+      EXPECT_EQ(out->pixels, Bytes(size_t{size.width} * size.height * 3, 201));
     }
   }
 }
@@ -114,9 +113,9 @@ TEST(ShardRecord, ReadsAsItWasWritten) {
 }
 
 TEST(Prepare, IdxComesBackAsItWas) {
-  const worker::TemporaryFolder folder;
-  worker::WriteImages(folder.path(), "train", 300, 12);
-  worker::WriteImages(folder.path(), "t10k", 20, 12);
+  const TemporaryFolder folder;
+  WriteImages(folder.path(), "train", 300, 12);
+  WriteImages(folder.path(), "t10k", 20, 12);
   PrepareOptions options;
   options.source = folder.path();
   options.folder = folder / "out";
@@ -125,17 +124,17 @@ TEST(Prepare, IdxComesBackAsItWas) {
   options.quiet = true;
   ASSERT_EQ(Prepare(options), kExitDone);
   EXPECT_EQ(VerifyPrepared(options.folder), kExitDone);
-  const auto index = worker::ReadPreparedIndex(options.folder);
+  const auto index = images::ReadPreparedIndex(options.folder);
   ASSERT_TRUE(index.ok()) << index.status();
   EXPECT_EQ(index->Find("train")->shards.size(), 5u);
-  const auto before = worker::Dataset::ReadIdx(folder.path(), "train");
-  const auto after = worker::Dataset::OpenPrepared(options.folder, *index, "train", {.images_max = 0, .verify = true});
+  const auto before = images::Dataset::ReadIdx(folder.path(), "train");
+  const auto after = images::Dataset::OpenPrepared(options.folder, *index, "train", {.images_max = 0, .verify = true});
   ASSERT_TRUE(before.ok() && after.ok()) << after.status();
   // In another order, but nothing is lost.
   EXPECT_EQ(after->LabelCounts(10), before->LabelCounts(10));
   std::vector<uint32_t> all(300);
   std::iota(all.begin(), all.end(), 0);
-  worker::Batch old_batch, new_batch;
+  images::Batch old_batch, new_batch;
   ASSERT_TRUE(before->Load(all, index->mean[0], index->deviation[0], old_batch).ok());
   ASSERT_TRUE(after->Load(all, 0, 1, new_batch).ok());
   std::sort(old_batch.images.begin(), old_batch.images.end());

@@ -1,4 +1,4 @@
-#include "cli/process.h"
+#include "cli/base/process.h"
 
 #include <signal.h>
 #include <unistd.h>
@@ -14,7 +14,7 @@
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
-#include "cli/shell_word.h"
+#include "cli/base/shell_word.h"
 
 namespace slackline::cli::process_test {
 namespace {

@@ -1,4 +1,4 @@
-#include "cli/resume_checks.h"
+#include "cli/run/resume_checks.h"
 
 #include <filesystem>
 #include <fstream>
@@ -7,7 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include "absl/strings/str_format.h"
-#include "worker/data/prepared_index.h"
+#include "images/prepared/prepared_index.h"
 
 namespace slackline::cli::resume_checks_test {
 namespace {
@@ -53,17 +53,17 @@ TEST(CheckImagesKept, FewerImagesThanTheCheckpointHasAreRefused) {
 TEST(CheckImagesKept, PreparedImagesAreCounted) {
   const std::string folder = testing::TempDir() + "/check_images_kept";
   std::filesystem::create_directories(folder);
-  worker::PreparedIndex index;
+  images::PreparedIndex index;
   index.classes = {"a", "b"};
   index.shape = {1, 2, 2};
   index.mean = {0.5};
   index.deviation = {0.2};
   index.settings = "{}";
-  worker::PreparedShard shard{.images = {.name = "train-00000.images.npy", .bytes = 256, .checksum = 1},
+  images::PreparedShard shard{.images = {.name = "train-00000.images.npy", .bytes = 256, .checksum = 1},
                               .labels = {.name = "train-00000.labels.npy", .bytes = 256, .checksum = 1},
                               .rows = 7};
   index.splits.push_back({.name = "train", .shards = {shard}, .class_counts = {3, 4}});
-  std::ofstream(folder + "/index.json") << worker::ToJson(index);
+  std::ofstream(folder + "/index.json") << images::ToJson(index);
   job::Job job;
   job.mutable_data()->set_format(job::Data::PREPARED);
   job.mutable_data()->set_path(folder);
@@ -77,10 +77,10 @@ TEST(CheckImagesKept, PreparedImagesAreCounted) {
                 " (data.train_images_max: 5); allowed are 7, as the checkpoint has them");
   // Prepared anew, as many.
   job.mutable_data()->set_train_images_max(0);
-  const uint64_t before = worker::FingerprintOf(index, 0);
+  const uint64_t before = images::FingerprintOf(index, 0);
   EXPECT_TRUE(CheckImagesKept(7, before, job).ok());
   index.splits[0].shards[0].images.checksum = 2;
-  std::ofstream(folder + "/index.json") << worker::ToJson(index);
+  std::ofstream(folder + "/index.json") << images::ToJson(index);
   const std::string kept = absl::StrFormat("%016x", before);
   const absl::Status refused = CheckImagesKept(7, before, job);
   EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);

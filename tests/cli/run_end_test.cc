@@ -1,5 +1,5 @@
 // The end of a run, as its run folder records it; and the meaning of silence for programs that look after a run.
-#include "cli/run_end.h"
+#include "cli/run/run_end.h"
 
 #include <stdlib.h>
 
@@ -11,9 +11,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include "absl/time/time.h"
-#include "cli/run_checks.h"
-#include "cli/silence.h"
-#include "cli/slurm_queue.h"
+#include "cli/base/silence.h"
+#include "cli/run/run_checks.h"
+#include "cli/run/slurm_queue.h"
 
 namespace slackline::cli::run_end_test {
 namespace {

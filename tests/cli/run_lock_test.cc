@@ -1,4 +1,4 @@
-#include "cli/run_lock.h"
+#include "cli/run/run_lock.h"
 
 #include <errno.h>
 #include <stdlib.h>

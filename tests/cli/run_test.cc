@@ -1,5 +1,5 @@
 // The end of a run whose processes die, with a fake scheduler.
-#include "cli/run.h"
+#include "cli/run/run.h"
 
 #include <signal.h>
 #include <stdlib.h>
@@ -19,7 +19,7 @@
 #include <gtest/gtest.h>
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
-#include "cli/complain.h"
+#include "cli/base/complain.h"
 #include "common/utf8.h"
 #include "scheduler.grpc.pb.h"
 

@@ -7,7 +7,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include "cli/script.h"
+#include "cli/run/script.h"
 #include "cli/slurm/allocation.h"
 #include "cli/slurm/commands.h"
 #include "cli/slurm/meeting.h"

@@ -11,9 +11,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 
-#include "cli/progress.h"
-#include "cli/report.h"
-#include "cli/status_view.h"
+#include "cli/run/progress.h"
+#include "cli/run/report.h"
+#include "cli/run/status_view.h"
 
 namespace slackline::cli::view_test {
 namespace {

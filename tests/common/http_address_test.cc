@@ -1,4 +1,4 @@
-#include "common/http_address.h"
+#include "common/http/http_address.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "common/http_get.h"
+#include "common/http/http_get.h"
 
 #include <arpa/inet.h>
 #include <sys/socket.h>
@@ -10,7 +10,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include "absl/strings/str_cat.h"
-#include "common/http_server.h"
+#include "common/http/http_server.h"
 
 namespace slackline::http_get_test {
 namespace {

@@ -1,4 +1,4 @@
-#include "common/http_head.h"
+#include "common/http/http_head.h"
 
 #include <string>
 

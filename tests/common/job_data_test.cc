@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_cat.h"
-#include "common/job_file.h"
+#include "common/job/job_file.h"
 
 namespace slackline::job_data_test {
 namespace {

@@ -1,4 +1,4 @@
-#include "common/job_file.h"
+#include "common/job/job_file.h"
 
 #include <cstdio>
 #include <random>

@@ -2,7 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "common/job_file.h"
+#include "common/job/job_file.h"
 
 namespace slackline::job_model_test {
 namespace {

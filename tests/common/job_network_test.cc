@@ -1,5 +1,5 @@
 // The job file's section `network`: which settings go together.
-#include "common/job_file.h"
+#include "common/job/job_file.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

@@ -7,7 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include "absl/status/status.h"
-#include "common/job_file.h"
+#include "common/job/job_file.h"
 
 namespace slackline::job_path_test {
 namespace {

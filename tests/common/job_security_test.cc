@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "common/job_file.h"
+#include "common/job/job_file.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

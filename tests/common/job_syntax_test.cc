@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "common/job_file.h"
+#include "common/job/job_file.h"
 
 namespace slackline::job_syntax_test {
 namespace {

@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_cat.h"
-#include "common/job_file.h"
-#include "common/push_samples.h"
+#include "common/job/job_file.h"
+#include "common/job/push_samples.h"
 
 namespace slackline::job_worker_test {
 namespace {

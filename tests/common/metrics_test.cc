@@ -1,4 +1,4 @@
-#include "common/metrics.h"
+#include "common/metrics/metrics.h"
 
 #include <arpa/inet.h>
 #include <gmock/gmock.h>

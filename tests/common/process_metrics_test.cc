@@ -1,4 +1,4 @@
-#include "common/process_metrics.h"
+#include "common/metrics/process_metrics.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "scheduler/membership.h"
+#include "scheduler/members/membership.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

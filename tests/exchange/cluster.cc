@@ -10,7 +10,7 @@
 #include "absl/synchronization/notification.h"
 #include "common/rpc/channel.h"
 #include "gtest/gtest.h"
-#include "worker/step_memory.h"
+#include "worker/base/step_memory.h"
 
 namespace slackline {
 namespace {

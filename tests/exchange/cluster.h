@@ -14,7 +14,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/types/span.h"
 #include "common/clock.h"
-#include "common/metrics.h"
+#include "common/metrics/metrics.h"
 #include "common/security/security.h"
 #include "ps/service/exchange.h"
 #include "worker/client/client.h"

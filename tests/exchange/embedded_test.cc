@@ -8,7 +8,7 @@
 #include <gtest/gtest.h>
 #include "tests/exchange/cluster.h"
 #include "tests/worker/scripted.h"
-#include "worker/step_memory.h"
+#include "worker/base/step_memory.h"
 
 namespace slackline::embedded_test {
 namespace {

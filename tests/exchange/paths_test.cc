@@ -11,7 +11,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/exchange/cluster.h"
-#include "worker/step_memory.h"
+#include "worker/base/step_memory.h"
 
 namespace slackline::paths_test {
 namespace {

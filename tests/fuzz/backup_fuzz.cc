@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "common/check.h"
-#include "common/job_file.h"
+#include "common/codec/wire_encoding.h"
+#include "common/job/job_file.h"
 #include "common/logging.h"
-#include "common/wire_encoding.h"
 #include "histories.pb.h"
 #include "ps/service/shard_table.h"
 #include "tests/fuzz/text_input.h"

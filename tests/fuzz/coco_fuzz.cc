@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "common/check.h"
-#include "worker/coco/annotations.h"
+#include "images/coco/annotations.h"
 
 namespace {
 
@@ -13,7 +13,7 @@ constexpr uint64_t kPixelsPainted = 1 << 16;
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  namespace coco = slackline::worker::coco;
+  namespace coco = slackline::images::coco;
   const std::string text(reinterpret_cast<const char*>(data), size);
   const auto read = coco::Annotations::Parse(text, {.classes = 100, .masks = true, .crowds = true});
   if (!read.ok()) {

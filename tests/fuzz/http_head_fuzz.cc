@@ -2,7 +2,7 @@
 #include <string>
 
 #include "common/check.h"
-#include "common/http_head.h"
+#include "common/http/http_head.h"
 #include "tests/fuzz/bytes_input.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

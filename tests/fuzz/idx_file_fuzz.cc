@@ -1,15 +1,15 @@
 // IDX files, plain and gzipped: refused with a reason, or as many values as the sides say.
 #include "common/check.h"
+#include "images/base/idx_file.h"
 #include "tests/fuzz/bytes_input.h"
 #include "tests/fuzz/memory_file.h"
-#include "worker/data/idx_file.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   slackline::fuzz::BytesInput input(data, size);
-  const slackline::worker::IdxRequest request = {.rank = static_cast<uint8_t>(1 + input.TakeUpTo(2)),
+  const slackline::images::IdxRequest request = {.rank = static_cast<uint8_t>(1 + input.TakeUpTo(2)),
                                                  .keep_max = input.TakeUpTo(3)};
   const slackline::fuzz::MemoryFile file(input.TakeRest());
-  const auto array = slackline::worker::ReadIdxFile("/proc/self/fd", file.name(), request);
+  const auto array = slackline::images::ReadIdxFile("/proc/self/fd", file.name(), request);
   if (!array.ok()) {
     SLACKLINE_CHECK(absl::IsInvalidArgument(array.status()) && !array.status().message().empty());
     return 0;

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "common/check.h"
-#include "scheduler/image_directory.h"
+#include "scheduler/work/image_directory.h"
 #include "tests/fuzz/bytes_input.h"
 
 namespace slackline::scheduler {

@@ -3,12 +3,12 @@
 #include <algorithm>
 
 #include "common/check.h"
+#include "images/pictures/image.h"
 #include "tests/fuzz/bytes_input.h"
-#include "worker/pictures/image.h"
 
 namespace {
 
-using slackline::worker::pictures::Image;
+using slackline::images::pictures::Image;
 
 // What may be decoded is larger than what the fuzzer may take of memory.
 constexpr uint64_t kPixelsMax = 1 << 20;
@@ -37,7 +37,7 @@ void CheckShape(const Image& image) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  namespace pictures = slackline::worker::pictures;
+  namespace pictures = slackline::images::pictures;
   slackline::fuzz::BytesInput input(data, size);
   const uint32_t channels = input.TakeUpTo(1) == 0 ? 1 : 3;
   const auto fit = input.TakeUpTo(1) == 0 ? pictures::Fit::kStretch : pictures::Fit::kCrop;

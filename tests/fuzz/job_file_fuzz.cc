@@ -3,7 +3,7 @@
 
 #include "absl/strings/match.h"
 #include "common/check.h"
-#include "common/job_file.h"
+#include "common/job/job_file.h"
 #include "tests/fuzz/bytes_input.h"
 
 namespace slackline::fuzz {

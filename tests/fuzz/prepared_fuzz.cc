@@ -3,35 +3,35 @@
 #include <vector>
 
 #include "common/check.h"
+#include "images/base/halves.h"
+#include "images/base/npy.h"
+#include "images/pictures/label_file.h"
+#include "images/prepared/prepared_index.h"
 #include "tests/fuzz/bytes_input.h"
-#include "worker/data/halves.h"
-#include "worker/data/npy.h"
-#include "worker/data/prepared_index.h"
-#include "worker/pictures/label_file.h"
 
 namespace slackline {
 namespace {
 
 void TryIndex(const std::string& text) {
-  const auto index = worker::ParsePreparedIndex(text);
+  const auto index = images::ParsePreparedIndex(text);
   if (!index.ok()) {
     SLACKLINE_CHECK(absl::IsInvalidArgument(index.status()) && !index.status().message().empty());
     return;
   }
-  const std::string again = worker::ToJson(*index);
-  const auto same = worker::ParsePreparedIndex(again);
-  SLACKLINE_CHECK(same.ok() && worker::ToJson(*same) == again && same->type == index->type);
-  SLACKLINE_CHECK(worker::PixelTypeNamed(worker::NameOf(index->type)) == index->type);
+  const std::string again = images::ToJson(*index);
+  const auto same = images::ParsePreparedIndex(again);
+  SLACKLINE_CHECK(same.ok() && images::ToJson(*same) == again && same->type == index->type);
+  SLACKLINE_CHECK(images::PixelTypeNamed(images::NameOf(index->type)) == index->type);
 }
 
 void TryHeader(const std::string& text) {
-  const auto header = worker::ParseNpyHeader(text);
+  const auto header = images::ParseNpyHeader(text);
   if (!header.ok()) {
     SLACKLINE_CHECK(absl::IsInvalidArgument(header.status()) && !header.status().message().empty());
     return;
   }
   SLACKLINE_CHECK(header->data_offset <= text.size());
-  const auto same = worker::ParseNpyHeader(worker::NpyHeaderText(header->type, header->shape));
+  const auto same = images::ParseNpyHeader(images::NpyHeaderText(header->type, header->shape));
   SLACKLINE_CHECK(same.ok() && same->type == header->type && same->shape == header->shape);
 }
 
@@ -39,8 +39,8 @@ void TryHeader(const std::string& text) {
 void TryHalves(const std::string& text) {
   const auto* halves = reinterpret_cast<const uint8_t*>(text.data());
   std::vector<float> values(text.size() / sizeof(uint16_t));
-  const absl::Status pixels = worker::CheckHalves("file", 0, halves, values.size());
-  worker::ReadHalves(halves, absl::MakeSpan(values));
+  const absl::Status pixels = images::CheckHalves("file", 0, halves, values.size());
+  images::ReadHalves(halves, absl::MakeSpan(values));
   size_t wrong = 0;
   for (const float value : values) wrong += value >= 0 && value <= 1 ? 0 : 1;
   SLACKLINE_CHECK(pixels.ok() == (wrong == 0));
@@ -48,16 +48,16 @@ void TryHalves(const std::string& text) {
 }
 
 void TryLabels(const std::string& text) {
-  const auto table = worker::pictures::ParseLabels(text);
+  const auto table = images::pictures::ParseLabels(text);
   if (!table.ok()) {
     SLACKLINE_CHECK(absl::IsInvalidArgument(table.status()) && !table.status().message().empty());
     return;
   }
   std::string again = "path,label\n";
-  for (const worker::pictures::LabelRow& row : table->rows) {
-    again += worker::pictures::CsvField(row.path) + "," + worker::pictures::CsvField(row.label) + "\n";
+  for (const images::pictures::LabelRow& row : table->rows) {
+    again += images::pictures::CsvField(row.path) + "," + images::pictures::CsvField(row.label) + "\n";
   }
-  const auto same = worker::pictures::ParseLabels(again);
+  const auto same = images::pictures::ParseLabels(again);
   SLACKLINE_CHECK(same.ok() && same->rows.size() == table->rows.size());
   for (size_t i = 0; i < table->rows.size(); ++i) {
     SLACKLINE_CHECK(same->rows[i].path == table->rows[i].path && same->rows[i].label == table->rows[i].label);

@@ -1,7 +1,7 @@
 // Files of weights: refused with a reason and without a change, or taken whole.
 #include "common/check.h"
 #include "tests/fuzz/bytes_input.h"
-#include "worker/model/load_weights.h"
+#include "worker/model/weights/load_weights.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using slackline::worker::TensorInfo;

@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "common/check.h"
-#include "common/job_file.h"
+#include "common/job/job_file.h"
 #include "common/logging.h"
 #include "histories.pb.h"
-#include "scheduler/controller.h"
+#include "scheduler/control/controller.h"
 
 namespace slackline::fuzz {
 

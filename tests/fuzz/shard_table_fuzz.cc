@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "common/check.h"
-#include "common/job_file.h"
+#include "common/job/job_file.h"
 #include "common/logging.h"
 #include "common/shm/segment.h"
 #include "histories.pb.h"

@@ -6,10 +6,10 @@
 #include <memory>
 
 #include "common/check.h"
-#include "common/job_file.h"
+#include "common/job/job_file.h"
 #include "histories.pb.h"
-#include "ps/engine_config.h"
-#include "ps/optimizer_config.h"
+#include "ps/shard/engine_config.h"
+#include "ps/shard/optimizer_config.h"
 #include "ps/store/manifest.h"
 #include "tests/fuzz/text_input.h"
 

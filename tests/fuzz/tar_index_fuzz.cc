@@ -2,9 +2,9 @@
 #include <cstdio>
 
 #include "common/check.h"
+#include "images/pictures/tar_index.h"
 #include "tests/fuzz/bytes_input.h"
 #include "tests/fuzz/memory_file.h"
-#include "worker/pictures/tar_index.h"
 
 namespace {
 
@@ -33,14 +33,14 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (repaired) Repair(tar);
   const slackline::fuzz::MemoryFile file(tar);
   const std::string path = "/proc/self/fd/" + file.name();
-  const auto members = slackline::worker::pictures::ReadTarIndex(path);
+  const auto members = slackline::images::pictures::ReadTarIndex(path);
   if (!members.ok()) {
     SLACKLINE_CHECK(absl::IsInvalidArgument(members.status()) && !members.status().message().empty());
     return 0;
   }
   for (const auto& member : *members) {
     SLACKLINE_CHECK(member.offset + member.bytes <= tar.size());
-    const auto part = slackline::worker::pictures::ReadPart(path, member.offset, member.bytes);
+    const auto part = slackline::images::pictures::ReadPart(path, member.offset, member.bytes);
     SLACKLINE_CHECK(part.ok() && *part == tar.substr(member.offset, member.bytes));
   }
   return 0;

@@ -10,10 +10,10 @@
 
 #include "common/check.h"
 #include "common/codec/codec.h"
+#include "common/codec/wire_encoding.h"
 #include "common/rpc/frame.h"
-#include "common/wire_encoding.h"
 #include "histories.pb.h"
-#include "ps/service/peer.h"
+#include "ps/host/peer.h"
 
 namespace slackline::fuzz {
 

@@ -3,12 +3,12 @@
 #include <iostream>
 #include <string>
 
-#include "common/metrics.h"
+#include "common/metrics/metrics.h"
+#include "common/metrics/process_metrics.h"
 #include "common/power/node_series.h"
-#include "common/process_metrics.h"
-#include "ps/service/service_metrics.h"
-#include "scheduler/scheduler_metrics.h"
-#include "worker/trainer_metrics.h"
+#include "ps/base/service_metrics.h"
+#include "scheduler/service/scheduler_metrics.h"
+#include "worker/life/trainer_metrics.h"
 
 namespace slackline {
 namespace {

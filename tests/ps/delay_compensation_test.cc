@@ -4,7 +4,7 @@
 #include <cmath>
 #include <vector>
 
-#include "ps/shard_state.h"
+#include "ps/shard/shard_state.h"
 
 namespace slackline::ps::delay_compensation_test {
 namespace {

@@ -6,11 +6,11 @@
 #include <string>
 
 #include "common/codec/encode.h"
-#include "common/wire_encoding.h"
+#include "common/codec/wire_encoding.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "ps/push_norm.h"
-#include "ps/service/shard_host.h"
+#include "ps/host/shard_host.h"
+#include "ps/shard/push_norm.h"
 #include "tests/ps/service_fixture.h"
 
 namespace slackline::ps::encoded_push_test {

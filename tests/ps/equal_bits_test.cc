@@ -7,7 +7,7 @@
 
 #include "common/optimizer/kernels.h"
 #include "gtest/gtest.h"
-#include "ps/shard_state.h"
+#include "ps/shard/shard_state.h"
 #include "tests/each_target.h"
 
 namespace slackline::ps::equal_bits_test {

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include <grpcpp/generic/generic_stub.h>
+#include "ps/base/service_metrics.h"
 #include "ps/service/replica_stream.h"
-#include "ps/service/service_metrics.h"
 #include "tests/ps/exchange_fixture.h"
 
 namespace slackline::ps::exchange_limits_test {

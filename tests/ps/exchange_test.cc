@@ -9,8 +9,8 @@
 
 #include <grpcpp/generic/generic_stub.h>
 #include "common/codec/block_decoder.h"
+#include "common/codec/wire_encoding.h"
 #include "common/rpc/channel.h"
-#include "common/wire_encoding.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/common/stranger.h"

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "ps/consistency/engine.h"
-#include "ps/shard_state.h"
-#include "ps/step_arguments.h"
+#include "ps/shard/shard_state.h"
+#include "ps/shard/step_arguments.h"
 
 namespace slackline::ps::golden_steps_test {
 namespace {

@@ -8,8 +8,8 @@
 #include "absl/time/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "ps/optimizer_config.h"
 #include "ps/service/shard_table.h"
+#include "ps/shard/optimizer_config.h"
 #include "tests/ps/service_fixture.h"
 
 namespace slackline::ps::install_test {

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <vector>
 
-#include "ps/shard_state.h"
+#include "ps/shard/shard_state.h"
 #include "tests/ps/golden_file.h"
 
 namespace slackline::ps::optimizer_test {

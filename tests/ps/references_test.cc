@@ -1,4 +1,4 @@
-#include "ps/references.h"
+#include "ps/shard/references.h"
 
 #include <gtest/gtest.h>
 

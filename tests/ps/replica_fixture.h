@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "ps/service/replica_log.h"
+#include "ps/replication/replica_log.h"
 #include "ps/service/shard_table.h"
 #include "tests/ps/service_fixture.h"
 

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "job.pb.h"
-#include "ps/optimizer_config.h"
+#include "ps/shard/optimizer_config.h"
 #include "tests/ps/golden_file.h"
 
 namespace slackline::ps::schedule_test {

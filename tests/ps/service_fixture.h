@@ -7,11 +7,11 @@
 #include <utility>
 #include <vector>
 
-#include "common/metrics.h"
+#include "common/metrics/metrics.h"
 #include "common/rpc/frame.h"
 #include "job.pb.h"
 #include "parameter_server.pb.h"
-#include "ps/service/peer.h"
+#include "ps/host/peer.h"
 
 namespace slackline::ps {
 

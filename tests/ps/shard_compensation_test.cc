@@ -5,7 +5,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "ps/service/shard_host.h"
+#include "ps/host/shard_host.h"
 #include "tests/ps/service_fixture.h"
 
 namespace slackline::ps::shard_compensation_test {

@@ -1,5 +1,5 @@
 // A shard against callers that do right and wrong, without a network.
-#include "ps/service/shard_host.h"
+#include "ps/host/shard_host.h"
 
 #include <limits>
 #include <memory>

@@ -1,4 +1,4 @@
-#include "ps/shard_state.h"
+#include "ps/shard/shard_state.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

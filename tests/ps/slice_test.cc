@@ -1,4 +1,4 @@
-#include "ps/slice.h"
+#include "ps/shard/slice.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

@@ -1,7 +1,7 @@
 // Writes an event file into the folder named, for a reader of another project: value(step) = step / 4.
 #include <cstdio>
 
-#include "scheduler/event_file.h"
+#include "scheduler/record/event_file.h"
 
 int main(int argc, char** argv) {
   if (argc != 2) return 2;

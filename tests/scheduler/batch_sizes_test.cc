@@ -1,4 +1,4 @@
-#include "scheduler/batch_sizes.h"
+#include "scheduler/work/batch_sizes.h"
 
 #include <limits>
 #include <numeric>

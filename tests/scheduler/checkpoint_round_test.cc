@@ -1,5 +1,5 @@
 // Checkpoint rounds: the versions at which the shards are cut, and who is named if a round fails.
-#include "scheduler/checkpoint_round.h"
+#include "scheduler/checkpoint/checkpoint_round.h"
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

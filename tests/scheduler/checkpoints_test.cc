@@ -1,4 +1,4 @@
-#include "scheduler/checkpoints.h"
+#include "scheduler/checkpoint/checkpoints.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

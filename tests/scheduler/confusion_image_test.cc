@@ -1,4 +1,4 @@
-#include "scheduler/confusion_image.h"
+#include "scheduler/record/confusion_image.h"
 
 #include <png.h>
 

@@ -1,4 +1,4 @@
-#include "scheduler/data_ranges.h"
+#include "scheduler/work/data_ranges.h"
 
 #include <algorithm>
 #include <cmath>

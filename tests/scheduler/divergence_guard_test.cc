@@ -1,4 +1,4 @@
-#include "scheduler/divergence_guard.h"
+#include "scheduler/watch/divergence_guard.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

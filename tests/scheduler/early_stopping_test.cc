@@ -1,4 +1,4 @@
-#include "scheduler/early_stopping.h"
+#include "scheduler/watch/early_stopping.h"
 
 #include <limits>
 #include <vector>

@@ -1,10 +1,10 @@
-#include "scheduler/energy_ledger.h"
+#include "scheduler/watch/energy_ledger.h"
 
 #include <cmath>
 #include <limits>
 
 #include <gtest/gtest.h>
-#include "scheduler/progress.h"
+#include "scheduler/watch/progress.h"
 
 namespace slackline::scheduler::energy_ledger_test {
 namespace {

@@ -1,4 +1,4 @@
-#include "scheduler/epoch_book.h"
+#include "scheduler/watch/epoch_book.h"
 
 #include <cmath>
 

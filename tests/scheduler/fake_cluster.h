@@ -10,8 +10,8 @@
 
 #include <gtest/gtest.h>
 #include "common/clock.h"
-#include "common/job_file.h"
-#include "scheduler/controller.h"
+#include "common/job/job_file.h"
+#include "scheduler/control/controller.h"
 
 namespace slackline::scheduler {
 

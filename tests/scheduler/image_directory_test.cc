@@ -1,4 +1,4 @@
-#include "scheduler/image_directory.h"
+#include "scheduler/work/image_directory.h"
 
 #include <set>
 #include <string>

@@ -1,4 +1,4 @@
-#include "scheduler/line_file.h"
+#include "scheduler/record/line_file.h"
 
 #include <stdlib.h>
 
@@ -9,7 +9,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include "scheduler/event_log.h"
+#include "scheduler/base/event_log.h"
 #include "tests/common/tiny_disk.h"
 
 namespace slackline::scheduler::line_file_test {

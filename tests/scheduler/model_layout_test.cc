@@ -1,4 +1,4 @@
-#include "scheduler/model_layout.h"
+#include "scheduler/base/model_layout.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "scheduler/pairing.h"
+#include "scheduler/members/pairing.h"
 
 #include <algorithm>
 #include <random>

@@ -1,10 +1,10 @@
-#include "scheduler/placement.h"
+#include "scheduler/members/placement.h"
 
 #include <algorithm>
 #include <map>
 
 #include <gtest/gtest.h>
-#include "scheduler/link_shares.h"
+#include "scheduler/members/link_shares.h"
 
 namespace slackline::scheduler::placement_test {
 namespace {

@@ -1,4 +1,4 @@
-#include "scheduler/progress.h"
+#include "scheduler/watch/progress.h"
 
 #include <cmath>
 

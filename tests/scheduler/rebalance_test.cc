@@ -1,4 +1,4 @@
-#include "scheduler/rebalance.h"
+#include "scheduler/members/rebalance.h"
 
 #include <algorithm>
 #include <map>

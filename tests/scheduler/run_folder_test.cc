@@ -1,4 +1,4 @@
-#include "scheduler/run_folder.h"
+#include "scheduler/record/run_folder.h"
 
 #include <stdlib.h>
 #include <sys/resource.h>
@@ -12,9 +12,9 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include "common/job_file.h"
-#include "scheduler/crc32c.h"
-#include "scheduler/state_store.h"
+#include "common/job/job_file.h"
+#include "scheduler/record/crc32c.h"
+#include "scheduler/record/state_store.h"
 #include "tests/common/tiny_disk.h"
 
 namespace slackline::scheduler::run_folder_test {

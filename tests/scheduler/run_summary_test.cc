@@ -1,4 +1,4 @@
-#include "scheduler/run_summary.h"
+#include "scheduler/record/run_summary.h"
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>

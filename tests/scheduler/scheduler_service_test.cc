@@ -1,5 +1,5 @@
 // The scheduler over loopback: its service, and its calls to servers.
-#include "scheduler/service.h"
+#include "scheduler/service/service.h"
 
 #include <stdlib.h>
 #include <unistd.h>
@@ -20,10 +20,10 @@
 #include <gtest/gtest.h>
 #include "absl/strings/str_cat.h"
 #include "common/clock.h"
-#include "common/job_file.h"
+#include "common/job/job_file.h"
 #include "common/rpc/channel.h"
-#include "scheduler/address.h"
-#include "scheduler/server_links.h"
+#include "scheduler/service/address.h"
+#include "scheduler/service/server_links.h"
 #include "tests/common/stranger.h"
 
 namespace slackline::scheduler::scheduler_service_test {

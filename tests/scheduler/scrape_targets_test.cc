@@ -1,4 +1,4 @@
-#include "scheduler/scrape_targets.h"
+#include "scheduler/service/scrape_targets.h"
 
 #include <unistd.h>
 
@@ -10,7 +10,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
-#include "scheduler/scheduler_metrics.h"
+#include "scheduler/service/scheduler_metrics.h"
 
 namespace slackline::scheduler::scrape_targets_test {
 namespace {

@@ -1,4 +1,4 @@
-#include "scheduler/staleness_bound.h"
+#include "scheduler/watch/staleness_bound.h"
 
 #include <limits>
 

@@ -1,4 +1,4 @@
-#include "scheduler/status_alerts.h"
+#include "scheduler/status/status_alerts.h"
 
 #include <limits>
 #include <string>

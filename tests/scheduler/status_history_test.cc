@@ -1,4 +1,4 @@
-#include "scheduler/status_history.h"
+#include "scheduler/status/status_history.h"
 
 #include <cmath>
 #include <filesystem>

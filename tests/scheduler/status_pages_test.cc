@@ -1,4 +1,4 @@
-#include "scheduler/status_pages.h"
+#include "scheduler/status/status_pages.h"
 
 #include <arpa/inet.h>
 #include <sys/socket.h>
@@ -14,7 +14,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 #include "absl/strings/str_cat.h"
-#include "scheduler/message_json.h"
+#include "scheduler/base/message_json.h"
 #include "tests/scheduler/fake_cluster.h"
 
 namespace slackline::scheduler::status_pages_test {

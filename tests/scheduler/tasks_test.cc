@@ -1,4 +1,4 @@
-#include "scheduler/tasks.h"
+#include "scheduler/work/tasks.h"
 
 #include <variant>
 

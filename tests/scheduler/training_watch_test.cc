@@ -1,4 +1,4 @@
-#include "scheduler/training_watch.h"
+#include "scheduler/watch/training_watch.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,7 +1,7 @@
 // Writes an event file for read_events.py: two points on each of two curves.
 #include <cstdio>
 
-#include "scheduler/event_file.h"
+#include "scheduler/record/event_file.h"
 
 int main(int argc, char** argv) {
   if (argc != 2) {

@@ -10,15 +10,15 @@
 #include <grpcpp/generic/generic_stub.h>
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "common/job_file.h"
-#include "common/metrics.h"
+#include "common/job/job_file.h"
+#include "common/metrics/metrics.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "parameter_server.pb.h"
 #include "ps/service/exchange.h"
 #include "scheduler.grpc.pb.h"
-#include "scheduler/server_links.h"
-#include "scheduler/service.h"
+#include "scheduler/service/server_links.h"
+#include "scheduler/service/service.h"
 #include "tests/security/fixture.h"
 
 namespace slackline::security::methods_test {

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "ps/consistency/engine.h"
-#include "scheduler/membership.h"
+#include "scheduler/members/membership.h"
 #include "worker/client/session.h"
 
 namespace slackline::sim {

@@ -4,7 +4,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include "common/job_file.h"
+#include "common/job/job_file.h"
 #include "simulator/event_queue.h"
 #include "simulator/network.h"
 #include "simulator/pace.h"

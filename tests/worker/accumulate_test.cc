@@ -5,9 +5,9 @@
 #include <deque>
 #include <memory>
 
+#include "tests/images/test_data.h"
 #include "tests/worker/scripted.h"
-#include "tests/worker/test_data.h"
-#include "worker/step_memory.h"
+#include "worker/base/step_memory.h"
 
 namespace slackline::worker::accumulate_test {
 namespace {
@@ -17,7 +17,7 @@ class RealTrainer {
  public:
   RealTrainer() {
     WriteImages(folder_.path(), "train", 64, 12);
-    train_ = *Dataset::ReadIdx(folder_.path(), "train");
+    train_ = *images::Dataset::ReadIdx(folder_.path(), "train");
     SetComputeThreads(1);
     group_ = *LocalGroup::Create({.kind = ModelKind::kMlp, .hidden = {16}, .filters = {}, .height = 12, .width = 12},
                                  /*seed=*/1, {"cpu"});
@@ -25,7 +25,7 @@ class RealTrainer {
 
   // As a worker does it.
   void Run(const Trainer::Options& options, std::deque<absl::StatusOr<Work>> work) {
-    Prefetcher prefetcher(train_, {.mean = 0.3, .deviation = 0.4}, 2);
+    images::Prefetcher prefetcher(train_, {.mean = 0.3, .deviation = 0.4}, 2);
     Evaluator evaluator(
         train_,
         {.normalisation = {}, .batch_size = 32, .class_names = {"a", "b", "c", "d", "e", "f", "g", "h", "i", "j"}});
@@ -60,7 +60,7 @@ class RealTrainer {
 
  private:
   const TemporaryFolder folder_;
-  Dataset train_;
+  images::Dataset train_;
   std::unique_ptr<LocalGroup> group_;
 };
 

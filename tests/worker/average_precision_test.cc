@@ -1,4 +1,4 @@
-#include "worker/average_precision.h"
+#include "worker/evaluation/average_precision.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 #include <map>
 
 #include <nlohmann/json.hpp>
-#include "worker/evaluation.h"
+#include "worker/evaluation/evaluation.h"
 
 namespace slackline::worker::average_precision_test {
 namespace {

@@ -17,7 +17,7 @@
 #include <utility>
 #include <vector>
 
-#include "worker/model/batch_copies.h"
+#include "worker/model/torch/batch_copies.h"
 
 namespace slackline::worker::batch_copies_test {
 namespace {

@@ -7,9 +7,9 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include "tests/images/test_data.h"
 #include "tests/worker/played_batch_memory.h"
 #include "tests/worker/scripted.h"
-#include "tests/worker/test_data.h"
 #include "worker/group/batch_part.h"
 
 namespace slackline::worker::batch_memory_test {
@@ -32,17 +32,17 @@ std::vector<uint32_t> Numbers(uint32_t begin, uint32_t end) {
 TEST(PinnedBatches, GrowToWhatIsNeededAndLetGoOfWhatWasThereFirst) {
   PlayedHost host;
   {
-    const std::unique_ptr<Batch> batch = NewBatch(&host.memory());
+    const std::unique_ptr<images::Batch> batch = images::NewBatch(&host.memory());
     std::vector<size_t> bytes;
     for (const size_t floats : {100, 40, 100, 130, 0, 130}) {
-      RemakeFloats(batch->images, floats);
+      images::RemakeFloats(batch->images, floats);
       EXPECT_EQ(batch->images.size(), floats);
       bytes.push_back(host.bytes());
     }
     EXPECT_THAT(bytes, ElementsAre(400, 400, 400, 520, 520, 520));
     EXPECT_EQ(host.pins(), 2);
     EXPECT_TRUE(host.Pinned(batch->images));
-    const Batch moved = std::move(*batch);
+    const images::Batch moved = std::move(*batch);
     EXPECT_TRUE(host.Pinned(moved.images));
   }
   EXPECT_EQ(host.blocks(), 0u);
@@ -51,35 +51,35 @@ TEST(PinnedBatches, GrowToWhatIsNeededAndLetGoOfWhatWasThereFirst) {
 TEST(PinnedBatches, WhereNoneIsPinnedTheProgramsMemoryServesAndItIsSaidOnce) {
   PlayedHost host;
   host.Refuse(true);
-  std::vector<std::unique_ptr<Batch>> batches;
+  std::vector<std::unique_ptr<images::Batch>> batches;
   for (int i = 0; i < 3; ++i) {
-    RemakeFloats(batches.emplace_back(NewBatch(&host.memory()))->images, 100);
+    images::RemakeFloats(batches.emplace_back(images::NewBatch(&host.memory()))->images, 100);
     std::fill(batches.back()->images.begin(), batches.back()->images.end(), 1.0f);
-    EXPECT_EQ(reinterpret_cast<uintptr_t>(batches.back()->images.data()) % kBatchAlignment, 0u);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(batches.back()->images.data()) % images::kBatchAlignment, 0u);
   }
   EXPECT_EQ(host.blocks(), 0u);
   EXPECT_EQ(host.refusals(), 1);
   host.Refuse(false);
-  RemakeFloats(batches.front()->images, 200);
+  images::RemakeFloats(batches.front()->images, 200);
   EXPECT_TRUE(host.Pinned(batches.front()->images));
   host.Refuse(true);
-  RemakeFloats(batches.front()->images, 300);
+  images::RemakeFloats(batches.front()->images, 300);
   EXPECT_EQ(host.blocks(), 0u);
   EXPECT_EQ(host.refusals(), 1);
 }
 
 TEST(BatchFloats, WithoutAGroupsMemoryBeginWithACacheLine) {
   for (const size_t floats : {1, 100, 100'000}) {
-    Batch batch;
-    RemakeFloats(batch.images, floats);
-    EXPECT_EQ(reinterpret_cast<uintptr_t>(batch.images.data()) % kBatchAlignment, 0u);
+    images::Batch batch;
+    images::RemakeFloats(batch.images, floats);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(batch.images.data()) % images::kBatchAlignment, 0u);
   }
 }
 
 TEST(PartOf, IsWhereTheBatchIs) {
   PlayedHost host;
-  const std::unique_ptr<Batch> batch = NewBatch(&host.memory());
-  RemakeFloats(batch->images, 7 * 6);
+  const std::unique_ptr<images::Batch> batch = images::NewBatch(&host.memory());
+  images::RemakeFloats(batch->images, 7 * 6);
   batch->labels = {0, 1, 2, 3, 4, 5, 6};
   const float* next = batch->images.data();
   for (size_t device = 0; device < 3; ++device) {
@@ -95,7 +95,7 @@ TEST(PartOf, IsWhereTheBatchIs) {
 // --- Prefetching ------------------------------------------------------------------------------------------------
 
 // Image i is 2 x 2 pixels of value i.
-class Numbered final : public ImageSource {
+class Numbered final : public images::ImageSource {
  public:
   absl::Status Read(uint32_t index, absl::Span<uint8_t> out) const override {
     std::fill(out.begin(), out.end(), static_cast<uint8_t>(index));
@@ -105,15 +105,15 @@ class Numbered final : public ImageSource {
 
 constexpr uint32_t kImages = 120;
 
-Dataset NumberedImages() {
+images::Dataset NumberedImages() {
   std::vector<uint32_t> labels = Numbers(0, kImages);
   for (uint32_t& label : labels) label %= 10;
-  return Dataset::FromSource(std::make_shared<Numbered>(), {.channels = 1, .height = 2, .width = 2}, labels);
+  return images::Dataset::FromSource(std::make_shared<Numbered>(), {.channels = 1, .height = 2, .width = 2}, labels);
 }
 
 struct Way {
   uint32_t threads = 1;
-  Augment augment = {};
+  images::Augment augment = {};
 };
 
 class PrefetchingTest : public testing::TestWithParam<Way> {
@@ -121,20 +121,20 @@ class PrefetchingTest : public testing::TestWithParam<Way> {
   static constexpr uint32_t kCapacity = 3;
   size_t views() const { return GetParam().augment.views; }
 
-  const Dataset data_ = NumberedImages();
+  const images::Dataset data_ = NumberedImages();
   PlayedHost host_;
 };
 
 TEST_P(PrefetchingTest, EveryBatchIsThereAndIsUsedAgain) {
   {
-    Prefetcher prefetcher(data_, {}, kCapacity, GetParam().augment, 1, GetParam().threads);
+    images::Prefetcher prefetcher(data_, {}, kCapacity, GetParam().augment, 1, GetParam().threads);
     prefetcher.UseMemory(&host_.memory());
     const uint32_t batches_max = std::max(kCapacity, GetParam().threads) + GetParam().threads;
     for (uint32_t round = 0; round < 60; ++round) {
       prefetcher.Start(Numbers(0, 50), 8, round);
       for (uint32_t taken = 0; taken < 7; ++taken) {
         if (round % 3 == 1 && taken == 2) break;  // what is ready, or in the making, is forgotten
-        absl::StatusOr<std::unique_ptr<Batch>> batch = prefetcher.Next(kLong);
+        absl::StatusOr<std::unique_ptr<images::Batch>> batch = prefetcher.Next(kLong);
         ASSERT_TRUE(batch.ok() && *batch != nullptr) << batch.status();
         ASSERT_EQ((*batch)->images.size(), (taken < 6 ? 8 : 2) * 4 * views());
         ASSERT_TRUE(host_.Pinned((*batch)->images)) << "batch " << taken << " of round " << round;
@@ -155,16 +155,16 @@ TEST_P(PrefetchingTest, EveryBatchIsThereAndIsUsedAgain) {
 
 // The device reads it as late as it may.
 TEST_P(PrefetchingTest, ABatchInUseStaysWhileOthersAreMade) {
-  Prefetcher prefetcher(data_, {}, kCapacity, GetParam().augment, 1, GetParam().threads);
+  images::Prefetcher prefetcher(data_, {}, kCapacity, GetParam().augment, 1, GetParam().threads);
   prefetcher.UseMemory(&host_.memory());
   for (uint32_t round = 0; round < 30; ++round) {
     prefetcher.Start(Numbers(0, 50), 4 + round % 5, round);
-    std::unique_ptr<Batch> in_use = prefetcher.Next(kLong).value();
+    std::unique_ptr<images::Batch> in_use = prefetcher.Next(kLong).value();
     const std::vector<float> images(in_use->images.begin(), in_use->images.end());
     const std::vector<int64_t> labels = in_use->labels;
     const float* const memory = in_use->images.data();
     for (int others = 0; others < 4; ++others) {
-      std::unique_ptr<Batch> other = prefetcher.Next(kLong).value();
+      std::unique_ptr<images::Batch> other = prefetcher.Next(kLong).value();
       EXPECT_NE(other->images.data(), memory);
       prefetcher.Recycle(std::move(other));
     }
@@ -178,13 +178,13 @@ TEST_P(PrefetchingTest, ABatchInUseStaysWhileOthersAreMade) {
 }
 
 TEST_P(PrefetchingTest, PixelsAreThoseOfOtherMemory) {
-  Prefetcher pinned(data_, {}, kCapacity, GetParam().augment, 1, GetParam().threads);
-  Prefetcher plain(data_, {}, kCapacity, GetParam().augment, 1, GetParam().threads);
+  images::Prefetcher pinned(data_, {}, kCapacity, GetParam().augment, 1, GetParam().threads);
+  images::Prefetcher plain(data_, {}, kCapacity, GetParam().augment, 1, GetParam().threads);
   pinned.UseMemory(&host_.memory());
   for (uint32_t epoch = 0; epoch < 3; ++epoch) {
-    for (Prefetcher* prefetcher : {&pinned, &plain}) prefetcher->Start(Numbers(0, 50), 8, epoch);
+    for (images::Prefetcher* prefetcher : {&pinned, &plain}) prefetcher->Start(Numbers(0, 50), 8, epoch);
     for (uint32_t taken = 0; taken < 7; ++taken) {
-      std::unique_ptr<Batch> one = pinned.Next(kLong).value(), other = plain.Next(kLong).value();
+      std::unique_ptr<images::Batch> one = pinned.Next(kLong).value(), other = plain.Next(kLong).value();
       EXPECT_TRUE(std::equal(one->images.begin(), one->images.end(), other->images.begin(), other->images.end()));
       EXPECT_EQ(one->labels, other->labels);
       EXPECT_FALSE(host_.Pinned(other->images));
@@ -205,7 +205,7 @@ class LateGroup final : public FixedGroup {
  public:
   explicit LateGroup(PlayedHost& host) : host_(host) {}
 
-  BatchMemory* batch_memory() override { return &host_.memory(); }
+  images::BatchMemory* batch_memory() override { return &host_.memory(); }
   absl::Status given_up() const override { return failure.ok() || !gives_up ? absl::OkStatus() : failure; }
   absl::StatusOr<StepResult> Step(const BatchView& batch, const Ready& ready) override {
     See(batch);
@@ -277,7 +277,7 @@ class GroupMemoryTest : public testing::Test {
   }
 
   PlayedHost host_;  // all others are in its memory
-  const Dataset data_ = NumberedImages();
+  const images::Dataset data_ = NumberedImages();
   ManualTime time_;
   Trainer::Options options_;
   ScriptedLink link_;
@@ -285,7 +285,7 @@ class GroupMemoryTest : public testing::Test {
   LateGroup group_{host_};
   slackline::Metrics metrics_;
   TrainerMetrics trainer_metrics_{metrics_};
-  Prefetcher prefetcher_{data_, {}, 2, {}, 1, 2};
+  images::Prefetcher prefetcher_{data_, {}, 2, {}, 1, 2};
   Evaluator evaluator_{data_, EvaluatorOptions(1)};
 };
 
@@ -341,7 +341,7 @@ TEST_F(GroupMemoryTest, WithoutPinnedMemoryBatchesAreTheSame) {
   prefetcher_.UseMemory(&host_.memory());
   prefetcher_.Start(Numbers(0, 50), 8);
   for (int i = 0; i < 7; ++i) {
-    std::unique_ptr<Batch> batch = prefetcher_.Next(kLong).value();
+    std::unique_ptr<images::Batch> batch = prefetcher_.Next(kLong).value();
     EXPECT_FLOAT_EQ(batch->images.front(), static_cast<float>(8 * i) / 255);
     prefetcher_.Recycle(std::move(batch));
   }

@@ -44,7 +44,7 @@ ModelSpec SmallVit(bool checkpointing) {
 }
 
 // The most that a step takes at a time, beside what is there before.
-int64_t StepBytes(Model& model, const Batch& batch) {
+int64_t StepBytes(Model& model, const images::Batch& batch) {
   const auto meter = std::make_shared<Meter>();
   const c10::DebugInfoGuard guard(c10::DebugInfoKind::PROFILER_STATE, meter);
   EXPECT_TRUE(model.Step(ViewOf(batch)).ok());
@@ -53,7 +53,7 @@ int64_t StepBytes(Model& model, const Batch& batch) {
 
 TEST(Checkpointing, GivesTheSameStepsInLessMemory) {
   const auto plain = MakeModel(SmallVit(false)), frugal = MakeModel(SmallVit(true));
-  const Batch batch = TinyBatch(SmallVit(true), 4);
+  const images::Batch batch = TinyBatch(SmallVit(true), 4);
   const int64_t bytes = StepBytes(*plain, batch), fewer = StepBytes(*frugal, batch);
   EXPECT_GT(fewer, 0);
   EXPECT_LT(4 * fewer, 3 * bytes) << fewer << " bytes instead of " << bytes;

@@ -1,5 +1,5 @@
 // Cores of the workers of a machine, and the threads that are bound to them.
-#include "worker/core_plan.h"
+#include "worker/machine/core_plan.h"
 
 #include <filesystem>
 #include <fstream>
@@ -8,8 +8,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include "common/thread_cores.h"
-#include "tests/worker/test_data.h"
-#include "worker/numa_nodes.h"
+#include "tests/images/test_data.h"
+#include "worker/machine/numa_nodes.h"
 
 namespace slackline::worker::core_plan_test {
 namespace {

@@ -10,12 +10,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include "common/shm/host.h"
+#include "tests/images/test_data.h"
 #include "tests/worker/fake_server.h"
 #include "tests/worker/host_device.h"
 #include "tests/worker/scripted.h"
-#include "tests/worker/test_data.h"
 #include "worker/group/thread_group.h"
-#include "worker/push_codecs.h"
+#include "worker/spec/push_codecs.h"
 
 namespace slackline::worker::device_encoding_test {
 namespace {
@@ -382,8 +382,8 @@ class DeviceTrainingTest : public testing::Test {
 
   // Two ranges of five batches each, with a discarded push in each.
   Trained Train(const std::string& codec, Where where, size_t devices) {
-    const Dataset train = *Dataset::ReadIdx(folder_.path(), "train");
-    Prefetcher prefetcher(train, Prefetcher::Normalisation{}, 2);
+    const images::Dataset train = *images::Dataset::ReadIdx(folder_.path(), "train");
+    images::Prefetcher prefetcher(train, images::Prefetcher::Normalisation{}, 2);
     Evaluator evaluator(train, {.normalisation = {}, .batch_size = 4, .class_names = std::vector<std::string>(10)});
     FakeServer server({{0, 2'222}, {1, kAll - 2'222}});
     int steps = 0;

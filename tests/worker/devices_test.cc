@@ -1,4 +1,4 @@
-#include "worker/devices.h"
+#include "worker/machine/devices.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

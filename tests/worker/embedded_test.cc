@@ -5,8 +5,8 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include "images/dataset/dataset.h"
 #include "tests/worker/scripted.h"
-#include "worker/data/dataset.h"
 
 namespace slackline::worker::embedded_test {
 namespace {
@@ -68,7 +68,7 @@ TEST_F(EmbeddedTest, SeedsPullsTrainsItsRangesAndLeaves) {
   const EmbeddedRange first = NextRange();
   EXPECT_EQ(first.work.range, RangeId(7));
   EXPECT_EQ(first.work.batch_size, 4);
-  const std::vector<uint32_t> order = EpochOrder(10, 1, 0);
+  const std::vector<uint32_t> order = images::EpochOrder(10, 1, 0);
   EXPECT_EQ(first.samples, std::vector<uint32_t>(order.begin(), order.begin() + 6));
   EXPECT_EQ(worker_->view().worker, 1);
   EXPECT_EQ(worker_->view().clock, Clock64(5));

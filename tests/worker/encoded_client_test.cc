@@ -5,7 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include "common/codec/encode.h"
-#include "common/wire_encoding.h"
+#include "common/codec/wire_encoding.h"
 #include "tests/worker/fake_server.h"
 #include "worker/client/client.h"
 

@@ -1,4 +1,4 @@
-#include "worker/evaluation.h"
+#include "worker/evaluation/evaluation.h"
 
 #include <gtest/gtest.h>
 

@@ -6,7 +6,7 @@
 
 #include "common/check.h"
 #include "common/codec/encode.h"
-#include "common/wire_encoding.h"
+#include "common/codec/wire_encoding.h"
 
 namespace slackline::worker {
 namespace {

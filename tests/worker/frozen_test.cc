@@ -62,7 +62,7 @@ TEST(Frozen, TheOthersHaveTheGradientsThatTheyHaveAnyhow) {
        {std::vector<ParameterGroupRule>{{"conv*", true}, {"bn*", true}}, {{"fc*", true}}, {{"*.bias", true}}}) {
     const auto model = MakeModel(whole), tuned = MakeModel(WithFrozen(whole, groups));
     EXPECT_EQ(ByName(*model, model->parameters()), ByName(*tuned, tuned->parameters()));
-    const Batch batch = TinyBatch(whole, 6);
+    const images::Batch batch = TinyBatch(whole, 6);
     std::fill(tuned->push().begin(), tuned->push().end(), 99.0f);
     uint64_t ready = tuned->elements();
     const auto result = tuned->Step(ViewOf(batch), [&](uint64_t from) { ready = from; });

@@ -15,10 +15,10 @@
 #include "common/codec/topk.h"
 #include "tests/hard_floats.h"
 #include "tests/worker/model_fixture.h"
+#include "worker/base/gradient_norm.h"
 #include "worker/cuda/codec_kernels.h"
 #include "worker/cuda/gpus.h"
 #include "worker/cuda/runtime.h"
-#include "worker/gradient_norm.h"
 
 namespace slackline::worker::gpu::gpu_device_test {
 namespace {
@@ -120,10 +120,10 @@ void ExpectTheGradientsOfACpu(const ModelSpec& spec, const std::vector<Device>& 
   const auto cpu = MakeModel(spec);
   const auto group = MakeGroup(spec, 1, gpus, options);
   ASSERT_TRUE(group.ok()) << group.status();
-  const Batch batch = TinyBatch(spec, samples);
-  const std::unique_ptr<Batch> pinned = NewBatch((*group)->batch_memory());
+  const images::Batch batch = TinyBatch(spec, samples);
+  const std::unique_ptr<images::Batch> pinned = images::NewBatch((*group)->batch_memory());
   pinned->labels = batch.labels;
-  RemakeFloats(pinned->images, batch.images.size());
+  images::RemakeFloats(pinned->images, batch.images.size());
   for (int round = 0; round < 3; ++round) {
     std::copy(batch.images.begin(), batch.images.end(), pinned->images.begin());
     uint64_t ready = (*group)->model().elements();
@@ -190,7 +190,7 @@ TEST(GpuGroup, LeavesItsSumEncoded) {
     ASSERT_EQ((*encoding)->encoder()->Plan({chunk}), absl::OkStatus());
     std::vector<float> residual(chunk.elements);
     for (int round = 0; round < 3; ++round) {
-      const Batch batch = TinyBatch(spec, 8);
+      const images::Batch batch = TinyBatch(spec, 8);
       const auto want = (*plain)->Step(View(batch)), got = (*encoding)->Step(View(batch));
       ASSERT_TRUE(want.ok() && got.ok());
       const absl::Span<const float> push = (*plain)->model().push();
@@ -214,9 +214,9 @@ TEST(GpuGroup, LeavesItsSumEncoded) {
 TEST(GpuGroup, BatchesAreInPinnedMemory) {
   const auto group = MakeGroup(TinyMlp(), 1, Gpus(FindGpus().names.size()), {});
   ASSERT_TRUE(group.ok()) << group.status();
-  const std::unique_ptr<Batch> batch = NewBatch((*group)->batch_memory());
+  const std::unique_ptr<images::Batch> batch = images::NewBatch((*group)->batch_memory());
   // From a thread that has no device.
-  std::thread([&] { RemakeFloats(batch->images, 1'000'003); }).join();
+  std::thread([&] { images::RemakeFloats(batch->images, 1'000'003); }).join();
   cudaPointerAttributes seen = {};
   ASSERT_EQ(cudaPointerGetAttributes(&seen, batch->images.data()), cudaSuccess);
   EXPECT_EQ(seen.type, cudaMemoryTypeHost);
@@ -225,7 +225,7 @@ TEST(GpuGroup, BatchesAreInPinnedMemory) {
 TEST(GpuGroup, AWrongLabelEndsTheStepAndNotTheGroup) {
   const auto group = MakeGroup(TinyMlp(), 1, Gpus(FindGpus().names.size()), {});
   ASSERT_TRUE(group.ok()) << group.status();
-  Batch batch = TinyBatch(TinyMlp(), 8);
+  images::Batch batch = TinyBatch(TinyMlp(), 8);
   batch.labels[7] = 77;
   EXPECT_EQ((*group)->Step(View(batch)).status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_TRUE((*group)->Step(View(TinyBatch(TinyMlp(), 8))).ok());

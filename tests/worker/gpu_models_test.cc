@@ -30,7 +30,7 @@ TEST_P(GpuModel, HasTheGradientOfACpu) {
   const auto cpu = MakeModel(spec);
   const auto group = MakeGroup(spec, 1, {{.kind = Device::Kind::kCuda, .index = 0}}, {});
   ASSERT_TRUE(group.ok()) << group.status();
-  const Batch batch = TinyBatch(spec, 16);
+  const images::Batch batch = TinyBatch(spec, 16);
   const auto got = (*group)->Step(View(batch)), want = cpu->Step(View(batch));
   ASSERT_TRUE(got.ok()) << got.status();
   EXPECT_NEAR(got->loss, want->loss, 1e-3);

@@ -12,7 +12,7 @@
 
 #include "common/check.h"
 #include "tests/worker/gpu_codec_host.h"
-#include "worker/gradient_norm.h"
+#include "worker/base/gradient_norm.h"
 #include "worker/group/chunk_store.h"
 #include "worker/group/local_group.h"
 

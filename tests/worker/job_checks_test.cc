@@ -1,11 +1,11 @@
 // Errors in a job that are known before a worker begins.
-#include "worker/job_checks.h"
+#include "worker/spec/job_checks.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_cat.h"
-#include "common/job_file.h"
+#include "common/job/job_file.h"
 
 namespace slackline::worker::job_checks_test {
 namespace {

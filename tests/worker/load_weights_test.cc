@@ -1,5 +1,5 @@
 // Initial weights: which are taken, which stay, and what is refused without a change.
-#include "worker/model/load_weights.h"
+#include "worker/model/weights/load_weights.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,8 +8,8 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "tests/worker/test_data.h"
-#include "worker/model/safetensors.h"
+#include "tests/images/test_data.h"
+#include "worker/model/weights/safetensors.h"
 
 namespace slackline::worker::load_weights_test {
 namespace {

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "ps/shard_state.h"
+#include "ps/shard/shard_state.h"
 #include "tests/worker/formula_model.h"
 #include "worker/local/local_round.h"
 

@@ -39,7 +39,7 @@ INSTANTIATE_TEST_SUITE_P(, GroupShape,
 TEST_P(GroupShape, EqualsOneDeviceOnTheWholeBatch) {
   for (const ModelSpec& spec : {TinyMlp(), TinyCnn(false)}) {
     const auto one = MakeGroup(spec, 1), many = MakeGroup(spec, GetParam().devices);
-    Batch batch = TinyBatch(spec, GetParam().samples);
+    images::Batch batch = TinyBatch(spec, GetParam().samples);
     // The others must follow what a pull writes into the first.
     for (int round = 0; round < 3; ++round) {
       if (round == 1) {
@@ -66,7 +66,7 @@ TEST(LocalGroup, TwoDevicesOnHalvesReproduceTheTrainingCurveOfOne) {
     const auto one = MakeGroup(spec, 1), two = MakeGroup(spec, 2);
     double first_loss = 0, last_loss = 0;
     for (size_t step = 0; step < 100; ++step) {
-      const Batch batch = TinyBatch(spec, 24 + step % 9);
+      const images::Batch batch = TinyBatch(spec, 24 + step % 9);
       const absl::StatusOr<StepResult> expected = one->Step(View(batch)), result = two->Step(View(batch));
       ASSERT_TRUE(expected.ok() && result.ok());
       EXPECT_NEAR(result->loss, expected->loss, 1e-5) << "step " << step;
@@ -84,7 +84,7 @@ TEST(LocalGroup, TwoDevicesOnHalvesReproduceTheTrainingCurveOfOne) {
 
 TEST(LocalGroup, SumsAreReadyInPartsAndTheSameInEveryRun) {
   const ModelSpec spec = TinyCnn(true);
-  const Batch batch = TinyBatch(spec, 11);
+  const images::Batch batch = TinyBatch(spec, 11);
   std::vector<float> first;
   for (int run = 0; run < 20; ++run) {
     const auto group = MakeGroup(spec, 4);
@@ -100,7 +100,7 @@ TEST(LocalGroup, SumsAreReadyInPartsAndTheSameInEveryRun) {
 TEST(LocalGroup, BuffersAreTheMeanByNumberOfSamples) {
   const ModelSpec spec = TinyCnn(true);
   const auto group = MakeGroup(spec, 2);
-  const Batch batch = TinyBatch(spec, 7);
+  const images::Batch batch = TinyBatch(spec, 7);
   ASSERT_TRUE(group->Step(View(batch)).ok());
 
   const auto alone = MakeModel(spec);
@@ -117,7 +117,7 @@ TEST(LocalGroup, BuffersAreTheMeanByNumberOfSamples) {
 
 TEST(LocalGroup, MistakeNamesTheDeviceAndTheNextStepWorks) {
   const auto group = MakeGroup(TinyMlp(), 2);
-  Batch batch = TinyBatch(TinyMlp(), 4);
+  images::Batch batch = TinyBatch(TinyMlp(), 4);
   const int64_t kept = batch.labels[3];
   batch.labels[3] = 77;
   const absl::Status status = group->Step(View(batch)).status();
@@ -125,7 +125,7 @@ TEST(LocalGroup, MistakeNamesTheDeviceAndTheNextStepWorks) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("device 1: label 77"));
   batch.labels[3] = kept;
   EXPECT_TRUE(group->Step(View(batch)).ok());
-  EXPECT_FALSE(group->Step(View(Batch())).ok());
+  EXPECT_FALSE(group->Step(View(images::Batch())).ok());
 }
 
 TEST(LocalGroup, NoDeviceNamedMeansOneCpu) {

@@ -18,7 +18,7 @@ LocalConfig Sgd(double lr) { return {.steps = 1, .optimizer = {.lr = lr}}; }
 StepResult RunRound(LocalRound& round, const ModelSpec& spec, Model& model, size_t steps) {
   round.Begin(model, nullptr);
   for (size_t i = 0; i < steps; ++i) {
-    const Batch batch = TinyBatch(spec, 9 + 3 * i);
+    const images::Batch batch = TinyBatch(spec, 9 + 3 * i);
     const auto result = model.Step(View(batch));
     EXPECT_TRUE(result.ok()) << result.status();
     round.Step(model, *result);
@@ -29,7 +29,7 @@ StepResult RunRound(LocalRound& round, const ModelSpec& spec, Model& model, size
 TEST(LocalRound, OneStepPushesTheGradientTimesItsLearningRate) {
   const ModelSpec spec = TinyMlp();
   const auto plain = MakeModel(spec), local = MakeModel(spec);
-  const Batch batch = TinyBatch(spec, 9);
+  const images::Batch batch = TinyBatch(spec, 9);
   ASSERT_TRUE(plain->Step(View(batch)).ok());
   LocalRound round(Sgd(0.5));
   const StepResult result = RunRound(round, spec, *local, 1);
@@ -60,7 +60,7 @@ TEST(LocalRound, BatchNormStatisticsMoveWithEachStepAndArePushedAsTheyAreInTheEn
   const size_t trained = alone->trained_elements();
   ASSERT_LT(trained, alone->elements());
   for (size_t step = 0; step < 3; ++step) {
-    const Batch batch = TinyBatch(spec, 9 + 3 * step);
+    const images::Batch batch = TinyBatch(spec, 9 + 3 * step);
     ASSERT_TRUE(alone->Step(View(batch)).ok());
     for (size_t i = 0; i < alone->elements(); ++i) {
       float& value = alone->parameters()[i];

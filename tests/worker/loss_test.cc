@@ -67,8 +67,8 @@ class Loss : public testing::TestWithParam<LossKind> {
     spec.loss = GetParam();
     return spec;
   }
-  static Batch Images(const ModelSpec& spec) {
-    Batch batch = TinyBatch(spec, kLabels.size());
+  static images::Batch Images(const ModelSpec& spec) {
+    images::Batch batch = TinyBatch(spec, kLabels.size());
     batch.labels = kLabels;
     return batch;
   }
@@ -89,7 +89,7 @@ TEST_P(Loss, TakesSmoothingAndClassWeightsInTrainingOnly) {
   spec.label_smoothing = 0.2;
   spec.class_weights.assign(std::begin(kClassWeights), std::end(kClassWeights));
   const auto model = Make(spec);
-  const Batch batch = Images(spec);
+  const images::Batch batch = Images(spec);
   const Expected expected = Compute(GetParam(), 0.2, true);
   EXPECT_NEAR(model->Step(ViewOf(batch))->loss, expected.loss, 1e-6);
   const auto slopes = Named(*model, model->push(), "fc2.bias");
@@ -105,7 +105,7 @@ TEST_P(Loss, OfMixedImagesIsByTheirShares) {
   spec.label_smoothing = 0.2;
   spec.class_weights.assign(std::begin(kClassWeights), std::end(kClassWeights));
   const auto model = Make(spec);
-  Batch batch = Images(spec);
+  images::Batch batch = Images(spec);
   batch.other_labels = kOtherLabels;
   batch.share = 0.75;
   const Expected expected = Compute(GetParam(), 0.2, true, 0.75);

@@ -3,10 +3,10 @@
 #include <gtest/gtest.h>
 
 #include "absl/strings/ascii.h"
-#include "common/job_file.h"
-#include "tests/worker/test_data.h"
-#include "worker/container.h"
-#include "worker/job_config.h"
+#include "common/job/job_file.h"
+#include "tests/images/test_data.h"
+#include "worker/spec/container.h"
+#include "worker/spec/job_config.h"
 
 namespace slackline::worker::model_config_test {
 namespace {
@@ -18,11 +18,11 @@ WorkerConfig ConfigOf(const std::string& yaml) {
 }
 
 // Images of 4 x 4 with these labels.
-Dataset DataOf(const TemporaryFolder& folder, const Bytes& labels) {
+images::Dataset DataOf(const TemporaryFolder& folder, const Bytes& labels) {
   const auto count = static_cast<uint32_t>(labels.size());
   WriteFile(folder / "train-images-idx3-ubyte", Idx({count, 4, 4}, Bytes(size_t{count} * 16, 7)));
   WriteFile(folder / "train-labels-idx1-ubyte", Idx({count}, labels));
-  return *Dataset::ReadIdx(folder.path(), "train");
+  return *images::Dataset::ReadIdx(folder.path(), "train");
 }
 
 TEST(ModelConfig, AGroupHasItsDevicesBatchCoresAndShareOfThreads) {
@@ -129,7 +129,7 @@ TEST(ModelConfig, ImagesSayTheirSize) {
 
 TEST(ModelConfig, BalancedWeightsMakeClassesCountAlike) {
   const TemporaryFolder folder;
-  const Dataset data = DataOf(folder, {0, 0, 0, 0, 1, 2, 1, 0});
+  const images::Dataset data = DataOf(folder, {0, 0, 0, 0, 1, 2, 1, 0});
   const WorkerConfig config = ConfigOf("model: {classes: 3}\ntraining: {class_weights: balanced}");
   const absl::StatusOr<ModelSpec> spec = FitModel(config, data);
   ASSERT_TRUE(spec.ok()) << spec.status();

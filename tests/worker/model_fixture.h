@@ -29,8 +29,8 @@ inline ModelSpec TinyImagesForResnet() {
 }
 
 // Returns images whose label shows: the pixels of one third are larger.
-inline Batch TinyBatch(const ModelSpec& spec, size_t size) {
-  Batch batch;
+inline images::Batch TinyBatch(const ModelSpec& spec, size_t size) {
+  images::Batch batch;
   uint32_t state = 9;
   const size_t pixels = size_t{spec.channels} * spec.height * spec.width;
   for (size_t i = 0; i < size; ++i) {
@@ -45,7 +45,7 @@ inline Batch TinyBatch(const ModelSpec& spec, size_t size) {
   return batch;
 }
 
-inline BatchView View(const Batch& batch) { return {.images = batch.images, .labels = batch.labels}; }
+inline BatchView View(const images::Batch& batch) { return {.images = batch.images, .labels = batch.labels}; }
 
 // Makes a model that computes on one thread. These networks are too small to share, and OpenMP's threads spin while
 // they wait, which on a busy machine makes a test a hundred times slower.

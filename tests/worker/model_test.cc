@@ -26,7 +26,7 @@ INSTANTIATE_TEST_SUITE_P(, EveryModel,
                          ::testing::Values(TinyMlp(), TinyCnn(false), TinyCnn(true), TinyImagesForResnet()),
                          [](const ::testing::TestParamInfo<ModelSpec>& info) { return NameOf(info.param); });
 
-double LossAt(Model& model, const Batch& batch) {
+double LossAt(Model& model, const images::Batch& batch) {
   absl::StatusOr<StepResult> result = model.Step(View(batch));
   EXPECT_TRUE(result.ok()) << result.status();
   return result->loss;
@@ -42,7 +42,7 @@ TEST_P(EveryModel, SameSeedGivesTheSameWeights) {
 
 TEST_P(EveryModel, ParametersAreTheNetworksOwn) {
   const auto model = MakeModel(GetParam());
-  const Batch batch = TinyBatch(GetParam(), 8);
+  const images::Batch batch = TinyBatch(GetParam(), 8);
   const auto trained = model->parameters().subspan(0, model->trained_elements());
   std::fill(trained.begin(), trained.end(), 0.0f);
   EXPECT_NEAR(LossAt(*model, batch), std::log(3), 1e-6);
@@ -83,7 +83,7 @@ std::vector<Direction> Directions(const Model& model, const std::vector<float>& 
 }
 
 // The loss after a step along `direction`; the parameters are as before.
-double LossBeside(Model& model, const Batch& batch, const Direction& direction, float step) {
+double LossBeside(Model& model, const images::Batch& batch, const Direction& direction, float step) {
   const auto moved = model.parameters().subspan(direction.offset, direction.values.size());
   const std::vector<float> kept = Copy(moved);
   for (size_t i = 0; i < moved.size(); ++i) moved[i] += step * direction.values[i];
@@ -96,7 +96,7 @@ double LossBeside(Model& model, const Batch& batch, const Direction& direction, 
 TEST_P(EveryModel, PushedGradientIsTheSlopeOfTheLoss) {
   const auto model = MakeModel(GetParam());
   // Many layers of batch normalisation bend the loss more, and the more so the smaller the batch.
-  const Batch batch = TinyBatch(GetParam(), IsLarge(*model) ? 16 : 6);
+  const images::Batch batch = TinyBatch(GetParam(), IsLarge(*model) ? 16 : 6);
   LossAt(*model, batch);
   const std::vector<float> gradient = Copy(model->push());
   const float step = IsLarge(*model) ? 2e-4f : 4e-3f;
@@ -118,7 +118,7 @@ TEST_P(EveryModel, StepReplacesWhatWasPushedAndLeavesTheParameters) {
   const auto model = MakeModel(GetParam());
   const std::vector<float> parameters = Copy(model->parameters());
   const float* const memory = model->push().data();
-  const Batch batch = TinyBatch(GetParam(), 8);
+  const images::Batch batch = TinyBatch(GetParam(), 8);
   LossAt(*model, batch);
   const std::vector<float> once = Copy(model->push());
   std::fill(model->push().begin(), model->push().end(), 99.0f);
@@ -130,7 +130,7 @@ TEST_P(EveryModel, StepReplacesWhatWasPushedAndLeavesTheParameters) {
 
 TEST_P(EveryModel, LossFallsAlongTheGradient) {
   const auto model = MakeModel(GetParam());
-  const Batch batch = TinyBatch(GetParam(), 32);
+  const images::Batch batch = TinyBatch(GetParam(), 32);
   const double before = LossAt(*model, batch);
   const int steps = IsLarge(*model) ? 40 : 250;
   for (int step = 0; step < steps; ++step) {
@@ -158,7 +158,7 @@ TEST(Model, TopFiveCountsLabelsOfTheFiveLargestOutputs) {
   // Outputs are the biases: 3 is the largest, then 0, 1, 2, 4; 5 equals 4 and comes after it.
   const std::vector<float> outputs = {8, 7, 6, 9, 5, 5, 4, 3, 2, 1, 0, -1};
   std::copy(outputs.begin(), outputs.end(), Find(*model, model->parameters(), "fc2.bias").begin());
-  Batch batch = TinyBatch(spec, 4);
+  images::Batch batch = TinyBatch(spec, 4);
   batch.labels = {3, 4, 5, 11};
   std::vector<int64_t> predictions(4);
   absl::StatusOr<StepResult> result = model->Evaluate(View(batch), absl::MakeSpan(predictions));
@@ -174,7 +174,7 @@ TEST(Model, TopFiveCountsLabelsOfTheFiveLargestOutputs) {
 
 TEST_P(EveryModel, EvaluationChangesNothing) {
   const auto model = MakeModel(GetParam());
-  const Batch batch = TinyBatch(GetParam(), 8);
+  const images::Batch batch = TinyBatch(GetParam(), 8);
   LossAt(*model, batch);
   const std::vector<float> parameters = Copy(model->parameters()), push = Copy(model->push());
   std::vector<int64_t> predictions(8);
@@ -186,12 +186,12 @@ TEST_P(EveryModel, EvaluationChangesNothing) {
 TEST_P(EveryModel, WrongBatchesAreRefusedAndChangeNothing) {
   const auto model = MakeModel(GetParam());
   std::fill(model->push().begin(), model->push().end(), 99.0f);
-  const auto refusal = [&model](const Batch& batch) {
+  const auto refusal = [&model](const images::Batch& batch) {
     const absl::Status status = model->Step(View(batch)).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
     return std::string(status.message());
   };
-  Batch batch = TinyBatch(GetParam(), 2);
+  images::Batch batch = TinyBatch(GetParam(), 2);
   batch.labels[1] = 3;
   EXPECT_THAT(refusal(batch), HasSubstr("label 3 is not below the model's 3 classes"));
   batch.labels[1] = -1;
@@ -199,7 +199,7 @@ TEST_P(EveryModel, WrongBatchesAreRefusedAndChangeNothing) {
   batch.labels[1] = 0;
   batch.images.pop_back();
   EXPECT_THAT(refusal(batch), HasSubstr("a batch of 2 labels"));
-  EXPECT_THAT(refusal(Batch()), HasSubstr("at least one label"));
+  EXPECT_THAT(refusal(images::Batch()), HasSubstr("at least one label"));
   EXPECT_EQ(Copy(model->push()), std::vector<float>(model->elements(), 99.0f));
 }
 
@@ -225,7 +225,7 @@ TEST(BatchNorm, OneValueAChannelLeavesTheStatistics) {
 
 TEST(BatchNorm, EvaluationUsesTheAgreedStatistics) {
   const auto model = MakeModel(TinyCnn(true));
-  const Batch batch = TinyBatch(TinyCnn(true), 8);
+  const images::Batch batch = TinyBatch(TinyCnn(true), 8);
   std::vector<int64_t> predictions(8);
   const double before = model->Evaluate(View(batch), absl::MakeSpan(predictions))->loss;
   const double trained = LossAt(*model, batch);
@@ -245,7 +245,7 @@ TEST(Model, SeveralChannelsAreRead) {
 // What a step makes may be on its way while the next one writes elsewhere.
 TEST_P(EveryModel, StepsWriteWhereTheyAreTold) {
   const auto model = MakeModel(GetParam()), first = MakeModel(GetParam()), second = MakeModel(GetParam());
-  const Batch batch = TinyBatch(GetParam(), 4);
+  const images::Batch batch = TinyBatch(GetParam(), 4);
   LossAt(*model, batch);
   const std::vector<float> once = Copy(model->push());
   model->UsePush(first->push());
@@ -260,7 +260,7 @@ TEST_P(EveryModel, StepsWriteWhereTheyAreTold) {
 
 TEST_P(EveryModel, StepsReadWhereTheyAreTold) {
   const auto model = MakeModel(GetParam()), other = MakeModel(GetParam());
-  const Batch batch = TinyBatch(GetParam(), 4);
+  const images::Batch batch = TinyBatch(GetParam(), 4);
   for (float& weight : other->parameters()) weight *= 0.5f;
   const double before = LossAt(*model, batch), wanted = LossAt(*other, batch);
   ASSERT_NE(before, wanted);
@@ -303,7 +303,7 @@ class LateWeights : public Arrival {
 
 TEST_P(EveryModel, EachLayerWaitsForItsOwnWeightsAndTheGradientIsTheSame) {
   const auto model = MakeModel(GetParam());
-  const Batch batch = TinyBatch(GetParam(), 4);
+  const images::Batch batch = TinyBatch(GetParam(), 4);
   const double loss = LossAt(*model, batch);
   const std::vector<float> wanted = Copy(model->push()), weights = Copy(model->parameters());
   LateWeights late(weights, model->parameters());
@@ -328,7 +328,7 @@ TEST(Model, AVisionTransformerWaitsLayerByLayer) {
   const ModelSpec spec = {
       .kind = ModelKind::kVitTiny, .hidden = {}, .filters = {}, .classes = 3, .channels = 3, .height = 32, .width = 32};
   const auto model = MakeModel(spec);
-  const Batch batch = TinyBatch(spec, 2);
+  const images::Batch batch = TinyBatch(spec, 2);
   const double loss = LossAt(*model, batch);
   const std::vector<float> wanted = Copy(model->push()), weights = Copy(model->parameters());
   LateWeights late(weights, model->parameters());
@@ -343,7 +343,7 @@ TEST(Model, AVisionTransformerWaitsLayerByLayer) {
 
 TEST(Model, ALayerWhoseWeightsDoNotComeEndsTheStepWithThatStatus) {
   const auto model = MakeModel(TinyMlp());
-  const Batch batch = TinyBatch(TinyMlp(), 4);
+  const images::Batch batch = TinyBatch(TinyMlp(), 4);
   const double loss = LossAt(*model, batch);
   const std::vector<float> pushed = Copy(model->push()), weights = Copy(model->parameters());
   LateWeights late(weights, model->parameters());
@@ -360,7 +360,7 @@ TEST(Model, ALayerWhoseWeightsDoNotComeEndsTheStepWithThatStatus) {
 TEST_P(EveryModel, GradientsBecomeReadyFromTheLastToTheFirst) {
   const auto model = MakeModel(GetParam());
   std::vector<std::pair<uint64_t, std::vector<float>>> seen;
-  const Batch batch = TinyBatch(GetParam(), 4);
+  const images::Batch batch = TinyBatch(GetParam(), 4);
   const auto result = model->Step(View(batch), [&](uint64_t from) {
     seen.emplace_back(from, std::vector<float>(model->push().begin() + from, model->push().end()));
   });

@@ -59,7 +59,7 @@ class PlayedHost {
     absl::MutexLock lock(&mutex_);
     if (refuses_) return absl::InternalError("no more pages are to be had");
     ++pins_;
-    auto* const block = static_cast<std::byte*>(::operator new (bytes, std::align_val_t{kBatchAlignment}));
+    auto* const block = static_cast<std::byte*>(::operator new (bytes, std::align_val_t{images::kBatchAlignment}));
     pinned_.emplace(block, bytes);
     return PinnedBatches::Block(block, [this](std::byte* mine) { Unpin(mine); });
   }
@@ -68,7 +68,7 @@ class PlayedHost {
       absl::MutexLock lock(&mutex_);
       EXPECT_EQ(pinned_.erase(block), 1u);
     }
-    ::operator delete (block, std::align_val_t{kBatchAlignment});
+    ::operator delete (block, std::align_val_t{images::kBatchAlignment});
   }
   void OnRefusal() {
     absl::MutexLock lock(&mutex_);

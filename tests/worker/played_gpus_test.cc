@@ -98,7 +98,7 @@ TEST_P(GroupOfPlayedGpus, StepsAsOneOfCpus) {
     const auto gpus = MakePlayed(spec, GetParam()), cpus = OnCpus(spec, GetParam());
     EXPECT_EQ(Copy(gpus->model().parameters()), Copy(cpus->model().parameters()));
     Turns turns(*gpus);
-    Batch batch = TinyBatch(spec, 7);
+    images::Batch batch = TinyBatch(spec, 7);
     for (int step = 0; step < 4; ++step) {
       turns.Take(cpus->model().parameters());
       std::vector<uint64_t> ready;
@@ -142,7 +142,7 @@ class Late final : public Arrival {
 TEST_P(GroupOfPlayedGpus, BeginsWhileParametersArrive) {
   const auto gpus = MakePlayed(LargeMlp(), GetParam()), cpus = OnCpus(LargeMlp(), GetParam());
   ASSERT_TRUE(gpus->reads_as_they_arrive());
-  const Batch batch = TinyBatch(LargeMlp(), 6);
+  const images::Batch batch = TinyBatch(LargeMlp(), 6);
   Turns turns(*gpus);
   for (int step = 0; step < 3; ++step) {
     turns.Take(cpus->model().parameters());
@@ -163,7 +163,7 @@ class Never final : public Arrival {
 
 TEST_P(GroupOfPlayedGpus, ParametersThatDoNotComeEndTheStepAndNotTheGroup) {
   const auto gpus = MakePlayed(LargeMlp(), GetParam()), cpus = OnCpus(LargeMlp(), GetParam());
-  const Batch batch = TinyBatch(LargeMlp(), 6);
+  const images::Batch batch = TinyBatch(LargeMlp(), 6);
   Never never;
   BatchView view = ViewOf(batch);
   view.arrival = &never;
@@ -180,7 +180,7 @@ TEST_P(GroupOfPlayedGpus, DevicesWithoutSamplesAddNothing) {
   Turns turns(*gpus);
   for (const size_t samples : {5, 1, 2}) {
     turns.Take(cpus->model().parameters());
-    const Batch batch = TinyBatch(TinyCnn(false), samples);
+    const images::Batch batch = TinyBatch(TinyCnn(false), samples);
     const auto got = gpus->Step(ViewOf(batch));
     ExpectSame(got, cpus->Step(ViewOf(batch)), *gpus, *cpus);
   }
@@ -188,7 +188,7 @@ TEST_P(GroupOfPlayedGpus, DevicesWithoutSamplesAddNothing) {
 
 TEST_P(GroupOfPlayedGpus, AWrongLabelEndsTheStepAndNotTheGroup) {
   const auto gpus = MakePlayed(TinyMlp(), GetParam()), cpus = OnCpus(TinyMlp(), 1);
-  Batch batch = TinyBatch(TinyMlp(), 8);
+  images::Batch batch = TinyBatch(TinyMlp(), 8);
   const int64_t right = std::exchange(batch.labels.back(), 77);
   EXPECT_EQ(gpus->Step(View(batch)).status().code(), absl::StatusCode::kInvalidArgument);
   batch.labels.back() = right;
@@ -200,7 +200,7 @@ TEST_P(GroupOfPlayedGpus, ComputesInHalfPrecision) {
   ModelSpec spec = LargeMlp();
   spec.precision = Precision::kBf16;
   const auto gpus = MakePlayed(spec, GetParam()), cpus = OnCpus(spec, GetParam());
-  const Batch batch = TinyBatch(spec, 6);
+  const images::Batch batch = TinyBatch(spec, 6);
   BatchView view = ViewOf(batch);
   view.loss_scale = 256;
   const auto got = gpus->Step(view), wanted = cpus->Step(ViewOf(batch));
@@ -222,7 +222,7 @@ TEST_P(GroupOfPlayedGpus, FailuresEndTheGroupInTimeAndAreNamed) {
   GroupOptions options;
   options.timeouts.stall = absl::Seconds(1);
   if (GetParam() > 2) GTEST_SKIP() << "as two";
-  const Batch batch = TinyBatch(LargeMlp(), 6);
+  const images::Batch batch = TinyBatch(LargeMlp(), 6);
   for (const auto& [what, times] :
        {Broken{"cudaMemcpyAsync", 1}, Broken{"cudaMemcpyAsync", 3}, Broken{"cudaMemcpyAsync", 6},
         Broken{"cudaEventRecord", 1}, Broken{"cudaEventRecord", 9}, Broken{"cudaStreamWaitEvent", 4},
@@ -246,7 +246,7 @@ TEST(PlayedGpuStages, StepAsOneOnCpus) {
   options.stages = 3;
   options.micro_batches = 4;
   const auto gpus = MakePlayed(LargeMlp(), 3, options), cpus = OnCpus(LargeMlp(), 1);
-  const Batch batch = TinyBatch(LargeMlp(), 6);
+  const images::Batch batch = TinyBatch(LargeMlp(), 6);
   Turns turns(*gpus);
   for (int step = 0; step < 3; ++step) {
     turns.Take(cpus->model().parameters());

@@ -40,7 +40,7 @@ std::vector<float> GradientOf(ModelSpec spec, Precision precision, const BatchVi
 TEST(ModelPrecision, GradientsInBf16AreNearThoseInFloat32) {
   for (const ModelSpec& spec : {TinyMlp(), TinyCnn(false), TinyCnn(true), TinyImagesForResnet(), TinyVit()}) {
     SCOPED_TRACE(KindName(spec.kind));
-    const Batch batch = TinyBatch(spec, 16);
+    const images::Batch batch = TinyBatch(spec, 16);
     const std::vector<float> exact = GradientOf(spec, Precision::kFloat32, View(batch));
     const std::vector<float> rough = GradientOf(spec, Precision::kBf16, View(batch));
     const double distance = Distance(rough, exact);
@@ -53,7 +53,7 @@ TEST(ModelPrecision, GradientsInBf16AreNearThoseInFloat32) {
 // Where images have shrunk to a pixel, most of a kernel sees nothing: its gradient is 0, and not what lay in memory.
 TEST(ModelPrecision, WhatSeesOnlyPaddingHasNoGradient) {
   const ModelSpec spec = TinyImagesForResnet();
-  const Batch batch = TinyBatch(spec, 16);
+  const images::Batch batch = TinyBatch(spec, 16);
   for (int round = 0; round < 3; ++round) {
     const std::vector<float> junk(8 << 20, 1e30f);
     ModelSpec rough = spec;
@@ -77,7 +77,7 @@ TEST(ModelPrecision, TheLossFallsInBf16AsInFloat32) {
     ModelSpec spec = TinyMlp();
     spec.precision = precision;
     const auto model = MakeModel(spec);
-    const Batch batch = TinyBatch(spec, 24);
+    const images::Batch batch = TinyBatch(spec, 24);
     const double first = model->Step(View(batch))->loss;
     for (int step = 0; step < 200; ++step) {
       const auto result = model->Step(View(batch));
@@ -92,7 +92,7 @@ TEST(ModelPrecision, TheLossFallsInBf16AsInFloat32) {
 
 TEST(ModelPrecision, EvaluationsAreInFloat32) {
   ModelSpec spec = TinyCnn(false);
-  const Batch batch = TinyBatch(spec, 8);
+  const images::Batch batch = TinyBatch(spec, 8);
   std::vector<int64_t> predictions(8);
   const double exact = MakeModel(spec)->Evaluate(View(batch), absl::MakeSpan(predictions))->loss;
   spec.precision = Precision::kBf16;
@@ -101,7 +101,7 @@ TEST(ModelPrecision, EvaluationsAreInFloat32) {
 
 TEST(ModelPrecision, AScaledLossGivesTheSameGradient) {
   const ModelSpec spec = TinyCnn(true);
-  const Batch batch = TinyBatch(spec, 8);
+  const images::Batch batch = TinyBatch(spec, 8);
   BatchView scaled = View(batch);
   scaled.loss_scale = 1024;
   const auto plain = MakeModel(spec), other = MakeModel(spec);
@@ -125,7 +125,7 @@ TEST(ModelPrecision, HalfPrecisionOnACpuComputesOrSaysWhatIsAllowed) {
     EXPECT_THAT(model.status().message(), HasSubstr("allowed are float32 and bf16, and fp16 on GPUs"));
     return;
   }
-  const Batch batch = TinyBatch(spec, 16);
+  const images::Batch batch = TinyBatch(spec, 16);
   BatchView scaled = View(batch);
   scaled.loss_scale = 1024;
   ASSERT_TRUE((*model)->Step(scaled).ok());
@@ -139,7 +139,7 @@ TEST(ModelPrecision, AnOverflowShowsInTheGradient) {
   SetComputeThreads(1);
   const auto model = Model::Create(spec, 1);
   if (!model.ok()) GTEST_SKIP() << model.status();
-  const Batch batch = TinyBatch(spec, 16);
+  const images::Batch batch = TinyBatch(spec, 16);
   BatchView scaled = View(batch);
   scaled.loss_scale = 1e9f;
   ASSERT_TRUE((*model)->Step(scaled).ok());
@@ -150,7 +150,7 @@ TEST(ModelMemoryFormat, BothGiveTheSameGradientUpToRounding) {
   for (const uint32_t channels : {1u, 3u}) {
     ModelSpec spec = TinyCnn(true);
     spec.channels = channels;
-    const Batch batch = TinyBatch(spec, 8);
+    const images::Batch batch = TinyBatch(spec, 8);
     const auto last = MakeModel(spec);
     spec.channels_last = false;
     const auto first = MakeModel(spec);

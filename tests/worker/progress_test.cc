@@ -1,4 +1,4 @@
-#include "worker/progress.h"
+#include "worker/base/progress.h"
 
 #include <gtest/gtest.h>
 

@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "tests/worker/model_fixture.h"
-#include "worker/model/graph_recorder.h"
-#include "worker/model/recorded_step.h"
+#include "worker/model/torch/graph_recorder.h"
+#include "worker/model/torch/recorded_step.h"
 
 namespace slackline::worker::recorded_step_test {
 namespace {
@@ -63,8 +63,8 @@ std::unique_ptr<Model> Recorded(const ModelSpec& spec, Counts& counts) {
 }
 
 // Other images in each step.
-Batch BatchOf(const ModelSpec& spec, size_t size, int step) {
-  Batch batch = TinyBatch(spec, size);
+images::Batch BatchOf(const ModelSpec& spec, size_t size, int step) {
+  images::Batch batch = TinyBatch(spec, size);
   for (float& pixel : batch.images)
     pixel = pixel * (1 + 0.1f * static_cast<float>(step)) - 0.05f * static_cast<float>(step);
   for (int64_t& label : batch.labels) label = (label + step) % spec.classes;
@@ -141,7 +141,7 @@ TEST(RecordedStep, AnotherScaleOfTheLossOrOtherMemoryIsAnotherRecording) {
   Counts counts;
   const auto plain = MakeModel(spec), recorded = Recorded(spec, counts);
   auto step = [&, number = 0](float scale) mutable {
-    const Batch batch = BatchOf(spec, 6, number++);
+    const images::Batch batch = BatchOf(spec, 6, number++);
     BatchView view = ViewOf(batch);
     view.loss_scale = scale;
     ExpectSameStep(*plain, *recorded, view);
@@ -162,7 +162,7 @@ TEST(RecordedStep, TargetsOfMixedImagesAreInputsToo) {
   Counts counts;
   const auto plain = MakeModel(spec), recorded = Recorded(spec, counts);
   for (int step = 0; step < 6; ++step) {
-    Batch batch = BatchOf(spec, 6, step);
+    images::Batch batch = BatchOf(spec, 6, step);
     batch.other_labels = BatchOf(spec, 6, step + 1).labels;
     batch.share = 1 - 0.1f * static_cast<float>(step);
     ExpectSameStep(*plain, *recorded, ViewOf(batch));
@@ -174,7 +174,7 @@ TEST(RecordedStep, EvaluationsAreOnTheStreamThatWeightsComeOn) {
   const ModelSpec spec = TinyMlp();
   Counts counts;
   const auto plain = MakeModel(spec), recorded = Recorded(spec, counts);
-  const Batch batch = BatchOf(spec, 6, 1);
+  const images::Batch batch = BatchOf(spec, 6, 1);
   std::vector<int64_t> wanted(6), got(6);
   const auto expected = plain->Evaluate(ViewOf(batch), absl::MakeSpan(wanted));
   const auto evaluated = recorded->Evaluate(ViewOf(batch), absl::MakeSpan(got));

@@ -1,5 +1,5 @@
 // The bytes of the safetensors format. twin.py tests that Python reads them.
-#include "worker/model/safetensors.h"
+#include "worker/model/weights/safetensors.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
-#include "tests/worker/test_data.h"
+#include "tests/images/test_data.h"
 
 namespace slackline::worker::safetensors_test {
 namespace {

@@ -1,5 +1,5 @@
 // The worker's line to the scheduler, against a scheduler that listens on this machine.
-#include "worker/scheduler_link.h"
+#include "worker/link/scheduler_link.h"
 
 #include <memory>
 #include <string>
@@ -10,10 +10,10 @@
 #include <gtest/gtest.h>
 #include "absl/strings/str_cat.h"
 #include "common/clock.h"
-#include "common/job_file.h"
-#include "scheduler/server_links.h"
-#include "scheduler/service.h"
-#include "worker/scheduler_wire.h"
+#include "common/job/job_file.h"
+#include "scheduler/service/server_links.h"
+#include "scheduler/service/service.h"
+#include "worker/link/scheduler_wire.h"
 
 namespace slackline::worker::scheduler_link_test {
 namespace {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "absl/synchronization/notification.h"
-#include "worker/trainer.h"
+#include "worker/trainer/trainer.h"
 
 namespace slackline::worker {
 

@@ -5,7 +5,7 @@
 #include <torch/csrc/jit/api/module.h>
 
 #include "absl/strings/str_cat.h"
-#include "tests/worker/test_data.h"
+#include "tests/images/test_data.h"
 #include "worker/model/model.h"
 
 namespace slackline::worker::scripted_scenes_test {
@@ -39,8 +39,8 @@ constexpr char kFindsOne[] = R"(
     return losses, found
 )";
 
-Scene SceneOf(uint32_t width, bool masks) {
-  Scene scene;
+images::Scene SceneOf(uint32_t width, bool masks) {
+  images::Scene scene;
   scene.channels = 3;
   scene.height = 1;
   scene.width = width;
@@ -50,8 +50,8 @@ Scene SceneOf(uint32_t width, bool masks) {
 }
 
 // Two pixels wide, with an object.
-Scene WithObject(bool masks) {
-  Scene scene = SceneOf(2, masks);
+images::Scene WithObject(bool masks) {
+  images::Scene scene = SceneOf(2, masks);
   scene.boxes = {0, 0, 1, 1};
   scene.labels = {2};
   if (masks) scene.masks = {1, 0};
@@ -80,7 +80,7 @@ class ScriptedScenesTest : public ::testing::Test {
 TEST_F(ScriptedScenesTest, LossesAreAddedAndGradientsAreOfTheBatch) {
   const auto model = Make(absl::StrCat(kHead, kFindsOne));
   ASSERT_TRUE(model.ok()) << model.status();
-  const std::vector<Scene> scenes = {WithObject(true), SceneOf(4, true)};
+  const std::vector<images::Scene> scenes = {WithObject(true), SceneOf(4, true)};
   const std::vector<int64_t> labels(2);
   const auto step = (*model)->Step({.images = {}, .labels = labels, .scenes = scenes});
   ASSERT_TRUE(step.ok()) << step.status();
@@ -93,7 +93,7 @@ TEST_F(ScriptedScenesTest, LossesAreAddedAndGradientsAreOfTheBatch) {
 TEST_F(ScriptedScenesTest, WhatIsFoundComesBack) {
   const auto model = Make(absl::StrCat(kHead, kFindsOne));
   ASSERT_TRUE(model.ok()) << model.status();
-  const std::vector<Scene> scenes = {WithObject(true), SceneOf(3, true), WithObject(false)};
+  const std::vector<images::Scene> scenes = {WithObject(true), SceneOf(3, true), WithObject(false)};
   const auto found = (*model)->Detect(scenes);
   ASSERT_TRUE(found.ok()) << found.status();
   ASSERT_EQ(found->size(), 3u);
@@ -153,7 +153,7 @@ TEST_F(ScriptedScenesTest, TargetsThatMayNotBeNoneAreRefused) {
 TEST_F(ScriptedScenesTest, OnlyModelsWithALossOfTheirOwnTakeThem) {
   const auto model = Make(absl::StrCat(kHead, kFindsOne), LossKind::kCrossEntropy);
   ASSERT_TRUE(model.ok()) << model.status();
-  const std::vector<Scene> scenes = {WithObject(true)};
+  const std::vector<images::Scene> scenes = {WithObject(true)};
   const std::vector<int64_t> labels(1), more(2);
   EXPECT_THAT(std::string((*model)->Step({.images = {}, .labels = labels, .scenes = scenes}).status().message()),
               HasSubstr("only a model with a loss of its own"));

@@ -28,8 +28,8 @@ ModelSpec LabelFree(ModelSpec spec, Method method, uint32_t views = 2) {
 }
 
 // Of so many images, each with its views.
-Batch Views(const ModelSpec& spec, size_t images) {
-  Batch batch = TinyBatch(spec, images * spec.self_supervised.views);
+images::Batch Views(const ModelSpec& spec, size_t images) {
+  images::Batch batch = TinyBatch(spec, images * spec.self_supervised.views);
   batch.labels.resize(images);
   return batch;
 }
@@ -83,7 +83,7 @@ Rows Perceptron(const Model& model, const Weights& flat, const std::string& name
                 Relu(BatchNorm(model, flat, name + ".1", Linear(model, flat, name + ".0", in))));
 }
 
-Rows Features(const Model& model, const Weights& flat, const Batch& batch) {
+Rows Features(const Model& model, const Weights& flat, const images::Batch& batch) {
   Rows images(batch.images.size() / 16);
   for (size_t i = 0; i < batch.images.size(); ++i) images[i / 16].push_back(batch.images[i]);
   return Relu(Linear(model, flat, "fc1", images));
@@ -136,7 +136,7 @@ class ViewLoss : public testing::TestWithParam<Case> {
  protected:
   const ModelSpec spec_ = LabelFree(TinyMlp(), GetParam().method, GetParam().views);
   const std::unique_ptr<Model> model_ = MakeModel(spec_);
-  const Batch batch_ = Views(spec_, 5);
+  const images::Batch batch_ = Views(spec_, 5);
 
   double Expected(const Weights& weights, const Weights& teacher) const {
     const Rows z = Perceptron(*model_, weights, "projection", Features(*model_, weights, batch_));
@@ -179,7 +179,7 @@ TEST_P(ViewLoss, LabelsDoNotCount) {
   model_->MoveTeacher();
   const double loss = model_->Step(View(batch_))->loss;
   const std::vector<float> push = Copy(model_->push());
-  Batch other = batch_;
+  images::Batch other = batch_;
   for (int64_t& label : other.labels) label = (label + 1) % 3;
   EXPECT_EQ(model_->Step(View(other))->loss, loss);
   EXPECT_EQ(Copy(model_->push()), push);
@@ -221,8 +221,8 @@ TEST(SelfSupervised, NeighboursVoteAsPlainLoopsSay) {
   spec.self_supervised.neighbour_temperature = 0.2;
   const auto model = MakeModel(spec);
   // Neither set is a multiple of how many are compared at a time.
-  const Batch known = TinyBatch(spec, 60), all = TinyBatch(spec, 330);
-  Batch asked;
+  const images::Batch known = TinyBatch(spec, 60), all = TinyBatch(spec, 330);
+  images::Batch asked;
   asked.images.assign(all.images.begin() + 60 * 16, all.images.end());
   asked.labels.assign(all.labels.begin() + 60, all.labels.end());
   std::vector<int64_t> predictions(asked.labels.size());
@@ -267,7 +267,7 @@ TEST(SelfSupervised, FewerImagesThanNeighboursAllVote) {
   spec.self_supervised.neighbours = 50;
   spec.self_supervised.neighbour_temperature = 0.001;
   const auto model = MakeModel(spec);
-  const Batch batch = TinyBatch(spec, 4);
+  const images::Batch batch = TinyBatch(spec, 4);
   std::vector<int64_t> predictions(4);
   ASSERT_TRUE(model->Remember(View(batch)).ok());
   const auto result = model->Evaluate(View(batch), absl::MakeSpan(predictions));
@@ -321,7 +321,7 @@ TEST_P(LabelFreeZoo, ClassifierGivesWayToAHead) {
   const absl::Span<const float> push = model->push().first(model->trained_elements());
   EXPECT_TRUE(std::all_of(push.begin(), push.end(), [](float value) { return std::isfinite(value); }));
   EXPECT_TRUE(std::any_of(push.begin(), push.begin() + 8, [](float value) { return value != 0; }));
-  const Batch batch = TinyBatch(spec, 6);
+  const images::Batch batch = TinyBatch(spec, 6);
   std::vector<int64_t> predictions(6);
   ASSERT_TRUE(model->Remember(View(batch)).ok());
   EXPECT_TRUE(model->Evaluate(View(batch), absl::MakeSpan(predictions)).ok());
@@ -330,7 +330,7 @@ TEST_P(LabelFreeZoo, ClassifierGivesWayToAHead) {
 TEST(SelfSupervised, LossesAreExactInLowerPrecision) {
   for (const Method method : {Method::kContrastive, Method::kSelfDistillation}) {
     ModelSpec spec = LabelFree(TinyMlp(), method);
-    const Batch batch = Views(spec, 6);
+    const images::Batch batch = Views(spec, 6);
     const auto plain = MakeModel(spec);
     spec.precision = Precision::kBf16;
     const auto half = MakeModel(spec);

@@ -10,7 +10,7 @@
 #include "tests/worker/played/gpus.h"
 #include "tests/worker/played/torch.h"
 #include "worker/group/stage_group.h"
-#include "worker/model/staged_network.h"
+#include "worker/model/torch/staged_network.h"
 
 namespace slackline::worker::staged_gpus_test {
 namespace {
@@ -182,7 +182,7 @@ TEST_P(StagesOnGpus, StepAsThoseOnCpus) {
     const auto cpus =
         LocalGroup::Create(spec, 1, std::vector<std::string>(GetParam().stages, "cpu"), InParts(GetParam()));
     ASSERT_TRUE(cpus.ok()) << cpus.status();
-    Batch batch = TinyBatch(spec, 11);
+    images::Batch batch = TinyBatch(spec, 11);
     // As the trainer has it: gradients are still sent, and weights received, while the next step computes.
     std::vector<std::vector<float>> parameters(2, Copy((*cpus)->model().parameters()));
     std::vector<std::vector<float>> pushes(2, parameters.front());
@@ -238,7 +238,7 @@ TEST(StagedGpus, PinWhatTheyCopyFromAndTo) {
 
 TEST(StagedGpus, FailureLeavesNothingUnderWayAndTheNextStepIsWhole) {
   const Cut cut = {3, 4};
-  const Batch batch = TinyBatch(DeepMlp(), 9);
+  const images::Batch batch = TinyBatch(DeepMlp(), 9);
   const auto cpus = LocalGroup::Create(DeepMlp(), 1, {"cpu", "cpu", "cpu"}, InParts(cut));
   ASSERT_TRUE(cpus.ok()) << cpus.status();
   StageGroup gpus(OnGpus(DeepMlp(), 3), InParts(cut));

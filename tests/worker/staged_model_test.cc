@@ -53,7 +53,7 @@ TEST_P(StagedModelTest, HasTheGradientsOfTheWholeModel) {
     const auto whole = MakeModel(spec);
     EXPECT_EQ(staged->devices(), GetParam().stages);
     EXPECT_EQ(Copy(staged->model().parameters()), Copy(whole->parameters()));
-    Batch batch = TinyBatch(spec, 11);
+    images::Batch batch = TinyBatch(spec, 11);
     std::vector<float> parameters = Copy(whole->parameters()), push(whole->elements());
     staged->model().UseParameters(absl::MakeSpan(parameters));
     staged->model().UsePush(absl::MakeSpan(push));
@@ -85,7 +85,7 @@ void ExpectNearGradients(Model& staged, Model& whole, double most) {
 
 TEST(StagedModel, CutsATransformerBetweenItsBlocks) {
   const auto whole = MakeModel(ShortVit());
-  const Batch batch = TinyBatch(ShortVit(), 7);
+  const images::Batch batch = TinyBatch(ShortVit(), 7);
   ASSERT_TRUE(whole->Step(View(batch)).ok());
   for (const size_t stages : {2, 14}) {
     const auto staged = InStages(ShortVit(), stages, 3);
@@ -98,7 +98,7 @@ TEST(StagedModel, EvaluatesAsTheWholeModel) {
   for (const ModelSpec& spec : {TinyCnn(false), ShortVit()}) {
     const auto staged = InStages(spec, 3, 4);
     const auto whole = MakeModel(spec);
-    const Batch batch = TinyBatch(spec, 9);
+    const images::Batch batch = TinyBatch(spec, 9);
     std::vector<int64_t> predictions(9), expected(9);
     const auto result = staged->model().Evaluate(View(batch), absl::MakeSpan(predictions));
     ASSERT_TRUE(result.ok()) << result.status();
@@ -111,7 +111,7 @@ TEST(StagedModel, EvaluatesAsTheWholeModel) {
 
 TEST(StagedModel, StepsInOneThreadAsInSeveral) {
   const auto staged = InStages(DeepMlp(), 3, 1), alone = InStages(DeepMlp(), 3, 1);
-  const Batch batch = TinyBatch(DeepMlp(), 5);
+  const images::Batch batch = TinyBatch(DeepMlp(), 5);
   ASSERT_TRUE(staged->Step(View(batch)).ok());
   ASSERT_TRUE(alone->model().Step(View(batch)).ok());
   EXPECT_EQ(Copy(staged->model().push()), Copy(alone->model().push()));
@@ -122,7 +122,7 @@ TEST(StagedModel, ComputesInHalfPrecisionWithTheLossScaled) {
   const auto whole = MakeModel(spec);
   spec.precision = Precision::kBf16;
   const auto staged = InStages(spec, 3, 2), scaled = InStages(spec, 3, 2);
-  const Batch batch = TinyBatch(spec, 6);
+  const images::Batch batch = TinyBatch(spec, 6);
   BatchView large = View(batch);
   large.loss_scale = 1024;
   const auto expected = whole->Step(View(batch)), result = staged->Step(View(batch)), same = scaled->Step(large);
@@ -139,8 +139,8 @@ TEST(StagedModel, ComputesInHalfPrecisionWithTheLossScaled) {
 TEST(StagedModel, BatchesSmallerThanTheirPartsHaveFewerAndMistakesAreNamed) {
   const auto staged = InStages(DeepMlp(), 2, 8);
   EXPECT_TRUE(staged->Step(View(TinyBatch(DeepMlp(), 3))).ok());
-  EXPECT_FALSE(staged->Step(View(Batch())).ok());
-  Batch batch = TinyBatch(DeepMlp(), 4);
+  EXPECT_FALSE(staged->Step(View(images::Batch())).ok());
+  images::Batch batch = TinyBatch(DeepMlp(), 4);
   batch.labels[3] = 77;
   EXPECT_THAT(std::string(staged->Step(View(batch)).status().message()), HasSubstr("label 77"));
   EXPECT_TRUE(staged->Step(View(TinyBatch(DeepMlp(), 4))).ok());

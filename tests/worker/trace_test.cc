@@ -1,4 +1,4 @@
-#include "worker/trace.h"
+#include "worker/base/trace.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // The worker's loop with a fake scheduler, client and model, which the test controls.
-#include "worker/trainer.h"
+#include "worker/trainer/trainer.h"
 
 #include <algorithm>
 #include <cmath>
@@ -8,8 +8,8 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include "tests/images/test_data.h"
 #include "tests/worker/scripted.h"
-#include "tests/worker/test_data.h"
 
 namespace slackline::worker::trainer_test {
 namespace {
@@ -23,8 +23,8 @@ class TrainerTest : public testing::Test {
     // Ten images; each one's label is its index.
     WriteFile(folder_ / "train-images-idx3-ubyte", Idx({10, 1, 1}, Bytes(10, 0)));
     WriteFile(folder_ / "train-labels-idx1-ubyte", Idx({10}, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9}));
-    train_ = *Dataset::ReadIdx(folder_.path(), "train");
-    prefetcher_ = std::make_unique<Prefetcher>(train_, Prefetcher::Normalisation{}, 2);
+    train_ = *images::Dataset::ReadIdx(folder_.path(), "train");
+    prefetcher_ = std::make_unique<images::Prefetcher>(train_, images::Prefetcher::Normalisation{}, 2);
     evaluator_ = std::make_unique<Evaluator>(
         train_,
         Evaluator::Options{
@@ -69,14 +69,14 @@ class TrainerTest : public testing::Test {
   ManualTime time_;
   std::vector<absl::Duration> waits_;
   const TimeSource* device_time_ = nullptr;
-  Dataset train_;
+  images::Dataset train_;
   Trainer::Options options_;
   ScriptedLink link_;
   Wire wire_;
   FixedGroup group_;
   slackline::Metrics metrics_;
   TrainerMetrics trainer_metrics_{metrics_};
-  std::unique_ptr<Prefetcher> prefetcher_;
+  std::unique_ptr<images::Prefetcher> prefetcher_;
   std::unique_ptr<Evaluator> evaluator_;
   std::unique_ptr<Trainer> trainer_;
   std::vector<float> memory_ = std::vector<float>(2);  // to push from, where a test wants some
@@ -94,7 +94,7 @@ TEST_F(TrainerTest, SeedsPullsTrainsItsRangesAndLeaves) {
   EXPECT_EQ(wire_.pushes[1].range_samples_done, 6);
   EXPECT_EQ(wire_.pushes[1].gradient_norm, 5);
   // The images in the epoch's order, each once.
-  const std::vector<uint32_t> order = EpochOrder(10, options_.seed, 0);
+  const std::vector<uint32_t> order = images::EpochOrder(10, options_.seed, 0);
   EXPECT_EQ(group_.labels, std::vector<int64_t>(order.begin(), order.end()));
 }
 
@@ -522,7 +522,7 @@ TEST(Evaluator, RemembersSoManyTrainingImages) {
   for (size_t i = 0; i < labels.size(); ++i) labels[i] = static_cast<uint8_t>(i % 3);
   WriteFile(folder / "train-images-idx3-ubyte", Idx({60, 1, 1}, Bytes(60, 0)));
   WriteFile(folder / "train-labels-idx1-ubyte", Idx({60}, labels));
-  const Dataset images = *Dataset::ReadIdx(folder.path(), "train");
+  const images::Dataset images = *images::Dataset::ReadIdx(folder.path(), "train");
   const auto known_to = [&](uint32_t most) {
     FixedGroup group;
     group.remembered = {99};

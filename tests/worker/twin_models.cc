@@ -16,10 +16,10 @@
 #include <numeric>
 
 #include "common/check.h"
-#include "tests/worker/test_data.h"
-#include "worker/data/dataset.h"
+#include "images/dataset/dataset.h"
+#include "tests/images/test_data.h"
 #include "worker/model/model.h"
-#include "worker/model/safetensors.h"
+#include "worker/model/weights/safetensors.h"
 
 namespace slackline::worker {
 namespace {
@@ -84,22 +84,22 @@ std::vector<Case> ZooCases() {
           {"texture_cnn_2", texture, kLr}};
 }
 
-Batch LoadAll(const Dataset& data) {
+images::Batch LoadAll(const images::Dataset& data) {
   std::vector<uint32_t> indices(data.size());
   std::iota(indices.begin(), indices.end(), 0);
-  Batch batch;
+  images::Batch batch;
   SLACKLINE_CHECK(data.Load(indices, kMean, kDeviation, batch).ok());
   return batch;
 }
 
-BatchView First(const Batch& batch, size_t count) {
+BatchView First(const images::Batch& batch, size_t count) {
   const size_t pixels = batch.images.size() / batch.size();
   return {.images = absl::MakeConstSpan(batch.images).subspan(0, count * pixels),
           .labels = absl::MakeConstSpan(batch.labels).subspan(0, count)};
 }
 
 // A few steps, so that no value is still what it began with.
-void Train(Model& model, const Batch& batch, float lr) {
+void Train(Model& model, const images::Batch& batch, float lr) {
   for (int step = 0; step < 3; ++step) {
     SLACKLINE_CHECK(model.Step({.images = batch.images, .labels = batch.labels}).ok());
     const absl::Span<float> parameters = model.parameters(), push = model.push();
@@ -137,7 +137,7 @@ std::vector<double> LogProbabilities(Model& model, const ModelSpec& spec, absl::
   return outputs;
 }
 
-nlohmann::json Describe(const Case& one, Model& model, const Batch& test) {
+nlohmann::json Describe(const Case& one, Model& model, const images::Batch& test) {
   std::vector<int64_t> predictions(test.size());
   const auto result = model.Evaluate({.images = test.images, .labels = test.labels}, absl::MakeSpan(predictions));
   SLACKLINE_CHECK(result.ok());
@@ -162,8 +162,8 @@ void WriteAll(const std::string& folder, const std::vector<Case>& cases) {
   SetComputeThreads(1);
   WriteImages(folder, "train", 64);
   WriteImages(folder, "t10k", kTestImages);
-  const Batch train = LoadAll(*Dataset::ReadIdx(folder, "train"));
-  const Batch test = LoadAll(*Dataset::ReadIdx(folder, "t10k"));
+  const images::Batch train = LoadAll(*images::Dataset::ReadIdx(folder, "train"));
+  const images::Batch test = LoadAll(*images::Dataset::ReadIdx(folder, "t10k"));
   nlohmann::json expected;
   for (const Case& one : cases) {
     std::unique_ptr<Model> model = *Model::Create(one.spec, kSeed);

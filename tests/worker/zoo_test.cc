@@ -28,7 +28,7 @@ ModelSpec TinyImagesFor(ModelKind kind) {
 class ZooModel : public ::testing::TestWithParam<ModelKind> {
  protected:
   const ModelSpec spec_ = TinyImagesFor(GetParam());
-  const Batch batch_ = TinyBatch(spec_, 8);
+  const images::Batch batch_ = TinyBatch(spec_, 8);
 };
 
 INSTANTIATE_TEST_SUITE_P(, ZooModel,
@@ -36,7 +36,7 @@ INSTANTIATE_TEST_SUITE_P(, ZooModel,
                                            ModelKind::kVitTiny, ModelKind::kTextureCnn2),
                          [](const ::testing::TestParamInfo<ModelKind>& info) { return KindName(info.param); });
 
-double LossOf(Model& model, const Batch& batch) {
+double LossOf(Model& model, const images::Batch& batch) {
   const absl::StatusOr<StepResult> result = model.Step(ViewOf(batch));
   EXPECT_TRUE(result.ok()) << result.status();
   return result->loss;
@@ -48,7 +48,7 @@ struct Slope {
   double norm = 0;
 };
 
-Slope SlopeOf(Model& model, const Batch& batch) {
+Slope SlopeOf(Model& model, const images::Batch& batch) {
   LossOf(model, batch);
   Slope slope{.gradient = Copy(model.push().first(model.trained_elements()))};
   for (const float value : slope.gradient) slope.norm += std::pow(value, 2);
@@ -133,7 +133,7 @@ TEST(Noise, FollowsFromTheSeedAndTheBatch) {
   for (const ModelSpec& spec :
        {Dropping(ModelKind::kVitTiny, 0, 0.5), Dropping(ModelKind::kVitTiny, 0.5, 0),
         Dropping(ModelKind::kTextureCnn2, 0.5, 0), Dropping(ModelKind::kEfficientnetB0, 0, 0.9)}) {
-    Batch batch = TinyBatch(spec, 8), other = batch;
+    images::Batch batch = TinyBatch(spec, 8), other = batch;
     batch.noise = 5;
     other.noise = 6;
     const auto model = MakeModel(spec, 3), again = MakeModel(spec, 3), elsewhere = MakeModel(spec, 4);
@@ -154,7 +154,7 @@ TEST(Noise, StochasticDepthLeavesWholeBranchesOut) {
     const auto gradient = Find(*model, model->push(), "blocks." + block + ".mlp.fc2.bias");
     return std::all_of(gradient.begin(), gradient.end(), [](float value) { return value == 0; });
   };
-  Batch batch = TinyBatch(spec, 1);
+  images::Batch batch = TinyBatch(spec, 1);
   int last = 0;
   for (batch.noise = 0; batch.noise < 8; ++batch.noise) {
     LossOf(*model, batch);
@@ -176,7 +176,7 @@ TEST(Noise, DropoutKeepsTheMean) {
   const auto weights = Find(*model, model->parameters(), "fc2.weight");
   for (size_t i = 0; i < 4096; ++i) weights[i] = 1.0f / 4096;
   for (float& bias : Find(*model, model->parameters(), "fc2.bias")) bias = 0;
-  Batch batch = TinyBatch(spec, 1);
+  images::Batch batch = TinyBatch(spec, 1);
   batch.labels = {0};
   // With logits (1, 0, 0) the loss is log(1 + 2 / e).
   EXPECT_NEAR(LossOf(*model, batch), std::log(1 + 2 / std::exp(1.0)), 0.05);
@@ -187,7 +187,7 @@ TEST(TrainingLoss, PartsOfABatchAddUpAlsoWithWeights) {
   spec.class_weights = {0.5, 4, 1};
   spec.label_smoothing = 0.1;
   const auto model = MakeModel(spec);
-  const Batch batch = TinyBatch(spec, 6);
+  const images::Batch batch = TinyBatch(spec, 6);
   const double whole = LossOf(*model, batch);
   const std::vector<float> gradient = Copy(model->push());
   const size_t pixels = batch.images.size() / 6;
@@ -211,7 +211,7 @@ TEST(TrainingLoss, OfMixedImagesIsThatOfBothLabelsInTheirShares) {
     if (!plain) spec.class_weights = {0.5, 4, 1};
     if (!plain) spec.label_smoothing = 0.1;
     const auto model = MakeModel(spec);
-    Batch batch = TinyBatch(spec, 6), other = batch;
+    images::Batch batch = TinyBatch(spec, 6), other = batch;
     std::rotate(other.labels.begin(), other.labels.begin() + 1, other.labels.end());
     const double own_loss = LossOf(*model, batch);
     std::vector<float> gradient = Copy(model->push());
@@ -234,7 +234,7 @@ TEST(TrainingLoss, EvaluationIsPlainCrossEntropy) {
   weighted.class_weights = {0.5, 4, 1};
   weighted.label_smoothing = 0.1;
   const auto plain = MakeModel(spec), model = MakeModel(weighted);
-  const Batch batch = TinyBatch(spec, 6);
+  const images::Batch batch = TinyBatch(spec, 6);
   EXPECT_NE(LossOf(*plain, batch), LossOf(*model, batch));
   std::vector<int64_t> predictions(6);
   EXPECT_EQ(plain->Evaluate(ViewOf(batch), absl::MakeSpan(predictions))->loss,
@@ -245,7 +245,7 @@ TEST(TrainingLoss, AClassOfWeightZeroTeachesNothing) {
   ModelSpec spec = TinyMlp();
   spec.class_weights = {0, 1, 1};
   const auto model = MakeModel(spec);
-  Batch batch = TinyBatch(spec, 4);
+  images::Batch batch = TinyBatch(spec, 4);
   std::fill(batch.labels.begin(), batch.labels.end(), 0);
   EXPECT_EQ(LossOf(*model, batch), 0);
   EXPECT_THAT(Copy(model->push()), Each(0.0f));

@@ -146,10 +146,10 @@ class Exchange::Peer : public StreamEnd {
   Exchange& owner_;
   StreamId stream_ = 0;
   LifeId server_ = 0;
-  worker::Backoff stream_backoff_;
+  Backoff stream_backoff_;
 
  public:
-  worker::Backoff backoff;
+  Backoff backoff;
 };
 
 Exchange::Exchange(Scene& scene, const Host& host, const Who& who, const wire::GetShardMapReply& map)

@@ -11,9 +11,9 @@
 #include <set>
 #include <vector>
 
+#include "common/backoff.h"
 #include "scheduler.pb.h"
 #include "tests/world/scene.h"
-#include "worker/backoff.h"
 #include "worker/client/session.h"
 
 namespace slackline::world {

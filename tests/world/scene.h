@@ -13,7 +13,7 @@
 #include "common/timeouts.h"
 #include "job.pb.h"
 #include "parameter_server.pb.h"
-#include "ps/service/service_metrics.h"
+#include "ps/base/service_metrics.h"
 #include "scheduler_state.pb.h"
 #include "tests/world/events.h"
 #include "tests/world/ledger.h"

@@ -8,7 +8,7 @@
 namespace slackline::world {
 namespace {
 
-// As scheduler/server_links.cc has them.
+// As scheduler/service/server_links.cc has them.
 constexpr absl::Duration kLinkBackOffMin = absl::Milliseconds(20);
 constexpr absl::Duration kLinkBackOffMax = absl::Milliseconds(500);
 // Else nothing is saved at a tick: the disk was busy.

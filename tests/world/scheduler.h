@@ -1,5 +1,5 @@
-// A scheduler process: the real Controller. Its loop (scheduler/run_loop.h) and its calls to servers
-// (scheduler/server_links.h) are simulated in virtual time. Its saved state outlives it.
+// A scheduler process: the real Controller. Its loop (scheduler/service/run_loop.h) and its calls to servers
+// (scheduler/service/server_links.h) are simulated in virtual time. Its saved state outlives it.
 #pragma once
 
 #include <functional>
@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "scheduler/controller.h"
+#include "scheduler/control/controller.h"
 #include "tests/world/scene.h"
 
 namespace slackline::world {

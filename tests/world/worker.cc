@@ -33,13 +33,11 @@ void WorkerProcess::After(absl::Duration wait, std::function<void()> what) {
 
 template <typename Reply>
 void WorkerProcess::Call(absl::Duration total, Serve<Reply> serve, Then<Reply> then) {
-  Attempt<Reply>(scene_.events.Now() + total, std::make_shared<worker::Backoff>(pid_), std::move(serve),
-                 std::move(then));
+  Attempt<Reply>(scene_.events.Now() + total, std::make_shared<Backoff>(pid_), std::move(serve), std::move(then));
 }
 
 template <typename Reply>
-void WorkerProcess::Attempt(absl::Time end, std::shared_ptr<worker::Backoff> backoff, Serve<Reply> serve,
-                            Then<Reply> then) {
+void WorkerProcess::Attempt(absl::Time end, std::shared_ptr<Backoff> backoff, Serve<Reply> serve, Then<Reply> then) {
   const absl::Duration timeout = std::min(end - scene_.events.Now(), scene_.timeouts.worker_dead());
   scene_.network.Call<Reply>(
       *this, scene_.scheduler(), timeout, [serve](Host& host) { return serve(SchedulerAt(host)); },

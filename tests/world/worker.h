@@ -1,5 +1,5 @@
-// A worker process: a Session (exchange.h). Its line to the scheduler (worker/scheduler_link.h) and its loop
-// (worker/trainer.h) are simulated in virtual time. A step takes time and makes a push; nothing is computed.
+// A worker process: a Session (exchange.h). Its line to the scheduler (worker/link/scheduler_link.h) and its loop
+// (worker/trainer/trainer.h) are simulated in virtual time. A step takes time and makes a push; nothing is computed.
 #pragma once
 
 #include <functional>
@@ -35,7 +35,7 @@ class WorkerProcess : public Host {
   template <typename Reply>
   void Call(absl::Duration total, Serve<Reply> serve, Then<Reply> then);
   template <typename Reply>
-  void Attempt(absl::Time end, std::shared_ptr<worker::Backoff> backoff, Serve<Reply> serve, Then<Reply> then);
+  void Attempt(absl::Time end, std::shared_ptr<Backoff> backoff, Serve<Reply> serve, Then<Reply> then);
   void After(absl::Duration wait, std::function<void()> what);
 
   void Join();

@@ -6,7 +6,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "common/job_file.h"
+#include "common/job/job_file.h"
 
 namespace slackline::world {
 namespace {

@@ -19,8 +19,8 @@
 #include "common/shm/segment.h"
 #include "common/staleness_counts.h"
 #include "common/timeouts.h"
+#include "worker/base/trace.h"
 #include "worker/client/push_encoder.h"
-#include "worker/trace.h"
 
 namespace slackline::rpc {
 struct Protection;

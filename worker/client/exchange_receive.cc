@@ -4,10 +4,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
+#include "common/codec/wire_encoding.h"
 #include "common/protocol_version.h"
 #include "common/rpc/channel.h"
 #include "common/shm/host.h"
-#include "common/wire_encoding.h"
 #include "worker/client/exchange.h"
 
 namespace slackline::worker {

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "common/byte_segments.h"
-#include "common/wire_encoding.h"
+#include "common/codec/wire_encoding.h"
 
 namespace slackline::worker {
 namespace {

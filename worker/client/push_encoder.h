@@ -19,7 +19,7 @@
 
 #include "absl/types/span.h"
 #include "common/codec/codec.h"
-#include "worker/chunk_encoder.h"
+#include "worker/base/chunk_encoder.h"
 
 namespace slackline::worker {
 

@@ -83,7 +83,7 @@ class GpuGroup final : public LocalGroup {
   absl::StatusOr<StepResult> Step(const BatchView& batch, const Model::Ready& ready) override;
   bool reads_as_they_arrive() const override { return true; }
   ChunkEncoder* encoder() override { return &chunks_; }
-  BatchMemory* batch_memory() override { return batches_.get(); }
+  images::BatchMemory* batch_memory() override { return batches_.get(); }
   absl::Status given_up() const override { return given_up_; }
 
  private:
@@ -108,7 +108,7 @@ class GpuGroup final : public LocalGroup {
   // Declared before the replicas, which borrow the plan.
   ChunkStore chunks_{{.allocate = MakePinnedBytes,
                       .prepare = [this](const ChunkPlan& plan) { return replicas_.front()->EncodeBy(plan); }}};
-  const std::unique_ptr<BatchMemory> batches_ = MakeBatchMemory(names_.front());
+  const std::unique_ptr<images::BatchMemory> batches_ = MakeBatchMemory(names_.front());
   std::vector<std::unique_ptr<Replica>> replicas_;
   std::unique_ptr<Model> host_;
   // Results by device. Each belongs to its device's thread until that device has left the step.

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "worker/devices.h"
 #include "worker/group/local_group.h"
+#include "worker/machine/devices.h"
 
 namespace slackline::worker::gpu {
 

@@ -43,7 +43,7 @@ absl::StatusOr<std::shared_ptr<std::byte[]>> MakePinnedBytes(size_t bytes) {
                                       [](std::byte* mine) { (void)cudaFreeHost(mine); });
 }
 
-std::unique_ptr<BatchMemory> MakeBatchMemory(const Device& first) {
+std::unique_ptr<images::BatchMemory> MakeBatchMemory(const Device& first) {
   return std::make_unique<PinnedBatches>(PinnedBatches::Host{
       .pin = [first](size_t bytes) { return PinBeside(first, bytes); },
       .on_refusal =

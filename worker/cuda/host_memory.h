@@ -9,7 +9,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "common/device.h"
-#include "worker/model/batch_memory.h"
+#include "images/base/batch_memory.h"
 
 namespace slackline::worker::gpu {
 
@@ -20,7 +20,7 @@ absl::StatusOr<std::shared_ptr<std::byte[]>> MakePinnedBytes(size_t bytes);
 // Creates memory for the batches of a group whose first device is `first`. `first` becomes the current device of all
 // threads that create or free batches. Otherwise CUDA would create a context on the first GPU that the process sees,
 // which may not belong to this group.
-std::unique_ptr<BatchMemory> MakeBatchMemory(const Device& first);
+std::unique_ptr<images::BatchMemory> MakeBatchMemory(const Device& first);
 
 // PinnedFloats owns an array of floats in pinned memory.
 //

@@ -2,7 +2,7 @@
 // test of a pointer. Builds for AMD record only the span.
 #pragma once
 
-#include "worker/trace.h"
+#include "worker/base/trace.h"
 
 #if !defined(USE_ROCM) && !defined(__HIP_PLATFORM_AMD__)
 #define SLACKLINE_NVTX

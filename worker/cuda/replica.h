@@ -11,13 +11,13 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/device.h"
+#include "worker/base/trace.h"
 #include "worker/cuda/communicator.h"
 #include "worker/cuda/runtime.h"
 #include "worker/cuda/square_sums.h"
 #include "worker/cuda/sum_encoder.h"
 #include "worker/group/arrival_gate.h"
 #include "worker/model/model.h"
-#include "worker/trace.h"
 
 namespace slackline::worker::gpu {
 

@@ -8,17 +8,17 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/address.h"
-#include "common/job_file.h"
+#include "common/job/job_file.h"
 #include "common/member_name.h"
-#include "common/metrics.h"
+#include "common/metrics/metrics.h"
+#include "common/metrics/process_metrics.h"
+#include "common/metrics/serve_metrics.h"
 #include "common/network/on_this_machine.h"
-#include "common/process_metrics.h"
 #include "common/security/security.h"
-#include "common/serve_metrics.h"
-#include "worker/job_config.h"
-#include "worker/model/safetensors.h"
-#include "worker/push_codecs.h"
-#include "worker/step_memory.h"
+#include "worker/base/step_memory.h"
+#include "worker/model/weights/safetensors.h"
+#include "worker/spec/job_config.h"
+#include "worker/spec/push_codecs.h"
 
 namespace slackline::worker {
 namespace {

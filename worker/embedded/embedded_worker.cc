@@ -10,8 +10,8 @@
 #include "absl/synchronization/notification.h"
 #include "common/check.h"
 #include "common/logging.h"
-#include "worker/data/dataset.h"
-#include "worker/gradient_norm.h"
+#include "images/dataset/dataset.h"
+#include "worker/base/gradient_norm.h"
 
 namespace slackline::worker {
 namespace {
@@ -117,7 +117,7 @@ absl::StatusOr<EmbeddedTask> EmbeddedWorker::TakeRange(const RangeWork& range) {
                                             ") of ", options_.train_samples, " training samples"));
   }
   if (order_epoch_ != range.epoch) {
-    order_ = EpochOrder(options_.train_samples, options_.seed, range.epoch);
+    order_ = images::EpochOrder(options_.train_samples, options_.seed, range.epoch);
     order_epoch_ = range.epoch;
   }
   range_ = range;

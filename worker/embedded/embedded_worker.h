@@ -22,9 +22,9 @@
 #include "common/clock.h"
 #include "common/timeouts.h"
 #include "worker/client/client.h"
-#include "worker/life.h"
-#include "worker/scheduler_link.h"
-#include "worker/trainer_metrics.h"
+#include "worker/life/life.h"
+#include "worker/life/trainer_metrics.h"
+#include "worker/link/scheduler_link.h"
 
 namespace slackline::worker {
 

@@ -11,8 +11,8 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "worker/base/trace.h"
 #include "worker/group/buckets.h"
-#include "worker/trace.h"
 
 namespace slackline::worker {
 

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "worker/chunk_encoder.h"
+#include "worker/base/chunk_encoder.h"
 
 namespace slackline::worker {
 

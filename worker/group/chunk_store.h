@@ -12,7 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
-#include "worker/chunk_encoder.h"
+#include "worker/base/chunk_encoder.h"
 #include "worker/group/chunk_plan.h"
 
 namespace slackline::worker {

@@ -9,10 +9,10 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/timeouts.h"
-#include "worker/chunk_encoder.h"
+#include "worker/base/chunk_encoder.h"
+#include "worker/base/trace.h"
 #include "worker/group/buckets.h"
 #include "worker/model/model.h"
-#include "worker/trace.h"
 
 namespace slackline::worker {
 
@@ -65,7 +65,7 @@ class LocalGroup {
   virtual ChunkEncoder* encoder() { return nullptr; }
   // Memory from which the devices copy batches asynchronously. The group outlives all batches in it. Null: nothing is
   // copied.
-  virtual BatchMemory* batch_memory() { return nullptr; }
+  virtual images::BatchMemory* batch_memory() { return nullptr; }
   // Reason why the group cannot step any more, or OK. The thread of a device that hangs cannot be joined, so the
   // process must then end without destroying the group.
   virtual absl::Status given_up() const { return absl::OkStatus(); }

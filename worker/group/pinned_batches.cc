@@ -9,7 +9,7 @@ namespace slackline::worker {
 namespace {
 
 PinnedBatches::Block Plain(size_t bytes) {
-  constexpr std::align_val_t kAlignment{kBatchAlignment};
+  constexpr std::align_val_t kAlignment{images::kBatchAlignment};
   return PinnedBatches::Block(static_cast<std::byte*>(::operator new(bytes, kAlignment)),
                               [](std::byte* memory) { ::operator delete(memory, kAlignment); });
 }

@@ -11,7 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
-#include "worker/model/batch_memory.h"
+#include "images/base/batch_memory.h"
 
 namespace slackline::worker {
 
@@ -20,7 +20,7 @@ namespace slackline::worker {
 //
 // Thread-safety: safe.
 // Invariant:     `out_` holds exactly the memory of existing batches.
-class PinnedBatches final : public BatchMemory {
+class PinnedBatches final : public images::BatchMemory {
  public:
   using Block = std::shared_ptr<std::byte[]>;
   struct Host {

@@ -15,7 +15,7 @@ constexpr size_t kMicroBatchesOfAStage = 4;
 }  // namespace
 
 StageGroup::StageGroup(std::unique_ptr<StagedModel> model, const GroupOptions& options,
-                       std::unique_ptr<BatchMemory> batches)
+                       std::unique_ptr<images::BatchMemory> batches)
     : options_(options),
       micro_batches_(options.micro_batches > 0 ? options.micro_batches : kMicroBatchesOfAStage * model->stages()),
       batches_(std::move(batches)),

@@ -21,14 +21,14 @@ class StageGroup final : public LocalGroup {
   // Creates a group. Each batch passes through in options.micro_batches parts, or in fewer if it has fewer images.
   // `batches`: null on CPUs.
   StageGroup(std::unique_ptr<StagedModel> model, const GroupOptions& options,
-             std::unique_ptr<BatchMemory> batches = nullptr);
+             std::unique_ptr<images::BatchMemory> batches = nullptr);
   ~StageGroup() override;
 
   size_t devices() const override { return model_->stages(); }
   Model& model() override { return *model_; }
   using LocalGroup::Step;
   absl::StatusOr<StepResult> Step(const BatchView& batch, const Model::Ready& ready) override;
-  BatchMemory* batch_memory() override { return batches_.get(); }
+  images::BatchMemory* batch_memory() override { return batches_.get(); }
   absl::Status given_up() const override { return given_up_; }
 
  private:
@@ -40,7 +40,7 @@ class StageGroup final : public LocalGroup {
 
   const GroupOptions options_;
   const size_t micro_batches_;
-  const std::unique_ptr<BatchMemory> batches_;
+  const std::unique_ptr<images::BatchMemory> batches_;
   const std::unique_ptr<StagedModel> model_;
   const SteadyTime time_;
   std::vector<TraceRow> rows_;  // indexed by stage

@@ -18,7 +18,7 @@
 #include "common/device.h"
 #include "common/parameter_groups.h"
 #include "images/base/batch.h"
-#include "worker/model/scene.h"
+#include "images/base/scene.h"
 #include "worker/model/step_recorder.h"
 
 namespace slackline::worker {
@@ -151,7 +151,7 @@ struct BatchView {
   // Labels of mixed images and scenes, as in Batch.
   float share = 1;
   absl::Span<const int64_t> other_labels = {};
-  absl::Span<const Scene> scenes = {};
+  absl::Span<const images::Scene> scenes = {};
   // Null if all parameters are present.
   Arrival* arrival = nullptr;
 };
@@ -159,7 +159,7 @@ struct BatchView {
 // Smallest number of classes for which the top five are counted. With fewer classes, five are more than half of them.
 inline constexpr uint32_t kTop5Classes = 10;
 
-inline BatchView ViewOf(const Batch& batch) {
+inline BatchView ViewOf(const images::Batch& batch) {
   return {.images = batch.images,
           .labels = batch.labels,
           .noise = batch.noise,
@@ -247,7 +247,7 @@ class Model {
   // Evaluates images with objects. Returns what is found on each image, in order.
   //   kInvalidArgument  a scene is inconsistent
   //   kUnimplemented    the network classifies
-  virtual absl::StatusOr<std::vector<Found>> Detect(absl::Span<const Scene> scenes);
+  virtual absl::StatusOr<std::vector<images::Found>> Detect(absl::Span<const images::Scene> scenes);
 
   // Drop and collect remembered images, for models that learn without labels. An evaluation begins with Forget().
   // Remember() adds images whose labels vote in Evaluate(), by the model's present parameters.

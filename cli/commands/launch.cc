@@ -1,0 +1,35 @@
+#include "cli/commands/launch.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "cli/base/complain.h"
+#include "cli/run/run_checks.h"
+
+namespace slackline::cli {
+
+int Launch(const LaunchOptions& options) {
+  TrainOptions train = options.train;
+  absl::StatusOr<std::vector<std::string>> command = CommandOf(options.script);
+  if (!command.ok()) return ComplainOfWrongUse(command.status());
+  if (absl::Status found = CheckInterpreter(*command); !found.ok()) return Complain(found);
+  train.script = *std::move(command);
+  if (options.servers) train.overrides.push_back(absl::StrCat("cluster.servers=", *options.servers));
+  if (options.workers) train.overrides.push_back(absl::StrCat("cluster.workers=", *options.workers));
+  const absl::StatusOr<job::Job> job = ReadJobOfWorkers(train.script, train.job_file, train.overrides);
+  if (!job.ok()) return ComplainOfWrongUse(job.status());
+  return Train(train);
+}
+
+int Resume(const ResumeOptions& options, const ScriptOptions& script) {
+  ResumeOptions resume = options;
+  absl::StatusOr<std::vector<std::string>> command = CommandToGoOn(script, options.run_folder);
+  if (!command.ok()) return ComplainOfWrongUse(command.status());
+  if (absl::Status found = CheckInterpreter(*command); !found.ok()) return Complain(found);
+  resume.script = *std::move(command);
+  return Resume(resume);
+}
+
+}  // namespace slackline::cli

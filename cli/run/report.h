@@ -1,0 +1,33 @@
+// Report at the end of a run, for people: how good the model is, where the results are, and what to try next.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "cli/base/start_text.h"
+#include "job.pb.h"
+#include "scheduler.pb.h"
+
+namespace slackline::cli {
+
+// Renders "mAP 37.00 % (58.20 % at an overlap of 0.5)", and the mAP of masks if there is one. Requires: an evaluation
+// of object detection.
+std::string RenderPrecision(const wire::EvaluationReport& evaluation);
+// Renders test accuracy (of object detection: mAP), then precision, recall and F1 of each class and their means.
+std::string RenderEvaluation(const wire::EvaluationReport& evaluation);
+// Renders the evaluation with the caller's first line.
+std::string RenderEvaluation(const wire::EvaluationReport& evaluation, const std::string& first);
+// Renders energy by phase, power, and energy times delay; "energy: not metered" for null.
+std::string RenderEnergy(const wire::EnergyView* energy);
+// Lists the result files in `folder`. Reads the folder.
+std::string RenderResults(const std::filesystem::path& folder);
+// Renders commands that change one thing about this job, ready to paste. `start` is the command that started this run.
+std::string RenderNext(const job::Job& job, const StartText& start, const std::filesystem::path& folder);
+// Returns the pending changes of servers: servers that may join, that are to leave, and that are dead and so delay the
+// others.
+std::vector<std::string> PendingServers(const wire::GetStatusReply& status);
+// Renders state, progress and a table of the members.
+std::string RenderStatus(const wire::GetStatusReply& status);
+
+}  // namespace slackline::cli

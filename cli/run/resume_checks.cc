@@ -1,0 +1,71 @@
+#include "cli/run/resume_checks.h"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include <google/protobuf/descriptor.h>
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "common/job/value.h"
+#include "images/prepared/prepared_index.h"
+
+namespace slackline::cli {
+namespace {
+
+// As the job file writes it, its default where it is not set.
+std::string FieldText(const job::Model& model, const google::protobuf::FieldDescriptor& field) {
+  if (!field.is_repeated()) return job_file::ScalarText(model, field);
+  std::vector<std::string> items;
+  for (int i = 0; i < model.GetReflection()->FieldSize(model, &field); ++i) {
+    items.push_back(job_file::ScalarText(model, field, i));
+  }
+  return absl::StrCat("[", absl::StrJoin(items, ","), "]");
+}
+
+}  // namespace
+
+absl::Status CheckModelKept(const job::Job& before, const job::Job& after) {
+  std::vector<std::string> mistakes;
+  const google::protobuf::Descriptor& fields = *job::Model::descriptor();
+  for (int i = 0; i < fields.field_count(); ++i) {
+    const std::string kept = FieldText(before.model(), *fields.field(i));
+    const std::string found = FieldText(after.model(), *fields.field(i));
+    if (found == kept) continue;
+    mistakes.push_back(absl::StrCat("model.", fields.field(i)->name(), ": found ", found, "; allowed is ", kept,
+                                    ", as the checkpoints of the run have it"));
+  }
+  return mistakes.empty() ? absl::OkStatus() : absl::InvalidArgumentError(absl::StrJoin(mistakes, "\n"));
+}
+
+absl::Status CheckImagesKept(uint64_t samples, uint64_t fingerprint, const job::Job& after) {
+  if (after.model().kind() == job::Model::EXTERNAL || samples == 0) return absl::OkStatus();
+  const uint64_t most = after.data().train_images_max();
+  if (after.data().format() == job::Data::PREPARED) {
+    const absl::StatusOr<images::PreparedIndex> index = images::ReadPreparedIndex(after.data().path());
+    const images::PreparedSplit* const train = index.ok() ? index->Find("train") : nullptr;
+    if (train == nullptr) return absl::OkStatus();  // what is wrong with it others say
+    const uint64_t found = most == 0 ? train->rows() : std::min(most, train->rows());
+    if (found == samples) {
+      const std::string kept = absl::StrFormat("%016x", fingerprint);
+      const uint64_t now = images::FingerprintOf(*index, most);
+      if (fingerprint == 0 || now == fingerprint || after.data().replaces() == kept) return absl::OkStatus();
+      return absl::InvalidArgumentError(
+          absl::StrCat("data.path: found training images in ", after.data().path(), " with the fingerprint ",
+                       absl::StrFormat("%016x", now), "; allowed is ", kept,
+                       ", that of the data which the checkpoint was trained on: they were prepared anew since. To go "
+                       "on with the others in their place: --set data.replaces=",
+                       kept));
+    }
+    return absl::InvalidArgumentError(
+        absl::StrCat("data.path: found ", found, " training images in ", after.data().path(),
+                     most == 0 ? "" : absl::StrCat(" (data.train_images_max: ", most, ")"), "; allowed are ", samples,
+                     ", as the checkpoint has them"));
+  }
+  if (most == 0 || most >= samples) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("data.train_images_max: found ", most, "; allowed is ", samples,
+                                                 ", as many images as the checkpoint has"));
+}
+
+}  // namespace slackline::cli

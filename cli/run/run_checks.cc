@@ -1,0 +1,197 @@
+#include "cli/run/run_checks.h"
+
+#include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
+#include "cli/run/cluster.h"
+#include "cli/run/device_check.h"
+#include "cli/run/run_folder.h"
+#include "cli/run/run_lock.h"
+#include "cli/run/scheduler_client.h"
+#include "common/http/http_address.h"
+#include "common/network/on_this_machine.h"
+#include "common/network/ports.h"
+#include "common/rpc/channel.h"
+#include "common/security/check_credentials.h"
+#include "images/prepared/prepared_index.h"
+
+namespace slackline::cli {
+namespace {
+
+constexpr absl::Duration kAnswerTimeout = absl::Seconds(2);
+
+// What is in them, workers look at as they begin.
+absl::Status CheckCocoFiles(const job::Data& data) {
+  const std::filesystem::path folder = data.path();
+  const bool test = data.evaluation_split() == job::Data::TEST;
+  const std::string split = test ? "test" : "validation";
+  const job::Coco& coco = data.coco();
+  const std::pair<std::string, std::string> files[] = {
+      {"data.coco.train_annotations", coco.train_annotations()},
+      {absl::StrCat("data.coco.", split, "_annotations"),
+       test ? coco.test_annotations() : coco.validation_annotations()}};
+  const std::pair<std::string, std::string> folders[] = {
+      {"data.coco.train_images", coco.train_images()},
+      {absl::StrCat("data.coco.", split, "_images"), test ? coco.test_images() : coco.validation_images()}};
+  std::error_code error;
+  for (const auto& [key, path] : files) {
+    if (std::filesystem::is_regular_file(folder / path, error)) continue;
+    return absl::NotFoundError(
+        absl::StrCat(key, ": found no file ", (folder / path).string(), "; allowed is one in COCO's format"));
+  }
+  for (const auto& [key, path] : folders) {
+    if (std::filesystem::is_directory(folder / path, error)) continue;
+    return absl::NotFoundError(
+        absl::StrCat(key, ": found no folder ", (folder / path).string(), "; allowed is one of pictures"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status CheckWeights(const job::Job& job) {
+  const auto check = [](const char* key, const std::string& path, const char* allowed) {
+    std::error_code error;
+    if (path.empty() || std::filesystem::is_regular_file(path, error)) return absl::OkStatus();
+    return absl::NotFoundError(absl::StrCat(key, ": found no file ", path, "; allowed is ", allowed));
+  };
+  absl::Status status = check("model.weights", job.model().weights(), "a safetensors file");
+  status.Update(check("model.torchscript", job.model().torchscript(), "what torch.jit.save has written"));
+  for (const std::string& path : job.model().libraries()) {
+    status.Update(check("model.libraries", path, "a library with operators"));
+  }
+  return status;
+}
+
+absl::Status CheckData(const job::Job& job) {
+  if (job.model().kind() == job::Model::EXTERNAL) return absl::OkStatus();  // scripts bring their own
+  if (IsHttp(job.data().path())) return absl::OkStatus();                   // workers ask it as they begin
+  const std::filesystem::path folder = job.data().path();
+  std::error_code error;
+  if (!std::filesystem::is_directory(folder, error)) {
+    return absl::NotFoundError(absl::StrCat("data.path: found no folder ", folder.string(),
+                                            "; allowed is the folder of the images (Debian's dataset-fashion-mnist "
+                                            "is the default's)"));
+  }
+  if (job.data().format() == job::Data::PREPARED) {
+    const absl::StatusOr<images::PreparedIndex> index = images::ReadPreparedIndex(folder);
+    if (!index.ok()) return absl::Status(index.status().code(), absl::StrCat("data.path: ", index.status().message()));
+    if (index->classes.size() == job.model().classes()) {
+      return images::CheckAugmentable(index->type, job.data().augment().rand_augment(), folder.string());
+    }
+    return absl::InvalidArgumentError(absl::StrCat("model.classes: found ", job.model().classes(), "; allowed is ",
+                                                   index->classes.size(), ", as many as ", folder.string(), " has"));
+  }
+  if (job.data().format() == job::Data::COCO) return CheckCocoFiles(job.data());
+  // What is in it, workers look at as they begin.
+  if (job.data().format() != job::Data::IDX) return absl::OkStatus();
+  std::vector<std::string> missing;
+  for (const std::string name :
+       {"train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"}) {
+    const bool there = std::filesystem::is_regular_file(folder / name, error) ||
+                       std::filesystem::is_regular_file(folder / (name + ".gz"), error);
+    if (!there) missing.push_back(name);
+  }
+  if (missing.empty()) return absl::OkStatus();
+  return absl::NotFoundError(absl::StrCat("data.path: found no ", absl::StrJoin(missing, ", "), " in ", folder.string(),
+                                          "; allowed is a folder with these files, plain or with .gz"));
+}
+
+absl::Status CheckPorts(const job::Network& network, const Crowd& crowd, const std::string& where) {
+  if (network.ports().empty()) return absl::OkStatus();
+  const absl::StatusOr<network::PortRange> range = network::ParsePortRange(network.ports());
+  if (!range.ok()) return range.status();
+  // A metrics_port is the scheduler's.
+  const size_t scheduler = !crowd.scheduler ? 0 : network.metrics() && network.metrics_port() == 0 ? 2 : 1;
+  const size_t metrics = network.metrics() ? 1 : 0;
+  const size_t needed = scheduler + crowd.servers * (1 + metrics) + crowd.workers * metrics;
+  if (range->size() >= needed) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("network.ports: found ", network.ports(), ", which is ", range->size(),
+                                                 range->size() == 1 ? " port" : " ports", "; allowed are at least ",
+                                                 needed, " for the processes ", where));
+}
+
+absl::Status CheckNetwork(const job::Job& job) {
+  const absl::StatusOr<job::Network> network = network::OnThisMachine(job.network());
+  if (!network.ok()) return network.status();
+  absl::Status status = security::CheckListening(network->listen(), job.security());
+  status.Update(
+      CheckPorts(*network, {true, ServerProcesses(job), job.cluster().workers()}, "of this job on this machine"));
+  return status;
+}
+
+std::vector<absl::Status> CheckHere(const job::Job& job, Purpose purpose) {
+  std::vector<absl::Status> checks = {CheckData(job), CheckWeights(job)};
+  if (purpose == Purpose::kTrain) {
+    checks.push_back(CheckNetwork(job));
+    checks.push_back(CheckDevices(job));
+  }
+  std::erase_if(checks, [](const absl::Status& check) { return check.ok(); });
+  return checks;
+}
+
+absl::Status CheckFreePorts(const job::Job& job, uint32_t servers) {
+  if (job.network().ports().empty()) return absl::OkStatus();
+  const absl::StatusOr<job::Network> network = network::OnThisMachine(job.network());
+  if (!network.ok()) return network.status();
+  const absl::StatusOr<network::PortRange> range = network::ParsePortRange(network->ports());
+  if (!range.ok()) return range.status();
+  const uint32_t needed = servers * (network->metrics() ? 2 : 1);
+  const absl::StatusOr<uint32_t> free = network::CountFreePorts(network->listen(), *range, needed);
+  if (!free.ok()) return free.status();
+  if (*free >= needed) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat("network.ports: found ", *free, " free of ", network->ports(),
+                                                    "; allowed are at least ", needed, " for ", servers, " more server",
+                                                    servers == 1 ? "" : "s", " on this machine"));
+}
+
+absl::Status CheckNobodyRuns(const std::filesystem::path& run, const security::Security& security) {
+  if (const std::string who = WhoRuns(run); !who.empty()) {
+    return absl::AlreadyExistsError(absl::StrCat("the run in ", run.string(), " still runs: ", who, " supervises it"));
+  }
+  const absl::StatusOr<std::string> address = RunFolder::ReadAddressFile(run);
+  if (!address.ok()) return absl::OkStatus();
+  SchedulerClient scheduler(*address, security.To(security::Role::kScheduler));
+  const absl::Status answer = scheduler.GetStatus(kAnswerTimeout).status();
+  // Nobody is there. Whoever refuses us, or does not answer in time, is somebody.
+  if (absl::IsUnavailable(answer) && !rpc::IsMistrust(answer)) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("the run in ", run.string(), " still runs: its scheduler is at ", *address,
+                   answer.ok() ? "" : absl::StrCat(" (", WhoSays(*address, answer), ")"),
+                   "; if that is somebody else, remove ", RunFolder::AddressFile(run).string()));
+}
+
+absl::Status CheckUnused(const job::Job& job, const std::filesystem::path& run) {
+  const std::filesystem::path folder = checkpoint::FolderOfRun(job.checkpoint().folder(), run);
+  if (checkpoint::List(folder).empty()) return absl::OkStatus();
+  return absl::AlreadyExistsError(absl::StrCat(folder.string(), " has checkpoints of another run in ", run.string(),
+                                               ": remove them, or choose another run folder"));
+}
+
+absl::Status CheckWorkIsLeft(const checkpoint::Choice& from, const job::Job& job) {
+  const state::Tasks& tasks = from.manifest.scheduler().tasks();
+  const uint32_t epochs = job.training().epochs();
+  const uint32_t done = tasks.ranges().epochs_done();
+  // Between the last epoch and its evaluation nothing is left to train, but something to do.
+  if (done < epochs || (done == epochs && !tasks.complete())) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(done, done == 1 ? " epoch is" : " epochs are", " done in ",
+                                                    from.path.string(), ", and training.epochs is ", epochs,
+                                                    "; to train on: --set training.epochs=", done + 1));
+}
+
+absl::StatusOr<security::Security> OpenSecurity(const job::Job& job) {
+  if (job.security().mode() == job::Security::TLS) {
+    for (const security::Role role : security::kRoles) {
+      const absl::Status status = security::CheckPair(job.security().folder(), {job.name(), role}, absl::Now());
+      if (!status.ok()) return status;
+    }
+  }
+  return security::Security::Open(job, security::Role::kOperator);
+}
+
+}  // namespace slackline::cli

@@ -1,0 +1,193 @@
+#include "images/dataset/dataset.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/check.h"
+#include "common/storage/checksum.h"
+#include "images/augment/mix_batch.h"
+#include "images/base/halves.h"
+#include "images/base/idx_file.h"
+#include "images/base/random_order.h"
+
+namespace slackline::images {
+namespace {
+
+constexpr float kPixelMax = 255;
+
+}  // namespace
+
+absl::StatusOr<Dataset> Dataset::ReadIdx(const std::string& folder, const std::string& stem, uint64_t images_max) {
+  absl::StatusOr<IdxArray> images =
+      ReadIdxFile(folder, stem + "-images-idx3-ubyte", {.rank = 3, .keep_max = images_max});
+  if (!images.ok()) return images.status();
+  absl::StatusOr<IdxArray> labels =
+      ReadIdxFile(folder, stem + "-labels-idx1-ubyte", {.rank = 1, .keep_max = images_max});
+  if (!labels.ok()) return labels.status();
+  if (images->shape[0] != labels->shape[0]) {
+    return absl::InvalidArgumentError(absl::StrCat(folder, "/", stem, "-*: ", images->shape[0], " images but ",
+                                                   labels->shape[0], " labels; there must be one for each"));
+  }
+  Dataset dataset;
+  dataset.shape_ = {.channels = 1, .height = images->shape[1], .width = images->shape[2]};
+  dataset.pixels_ = std::move(images->values);
+  dataset.labels_.assign(labels->values.begin(), labels->values.end());
+  return dataset;
+}
+
+std::vector<uint64_t> Dataset::LabelCounts(uint32_t classes) const {
+  std::vector<uint64_t> counts(classes);
+  for (const uint32_t label : labels_) {
+    if (label < classes) ++counts[label];
+  }
+  return counts;
+}
+
+uint64_t Dataset::Fingerprint() const {
+  RunningChecksum checksum;
+  const uint64_t sides[] = {shape_.channels, shape_.height, shape_.width, labels_.size()};
+  checksum.Add(sides, sizeof(sides));
+  checksum.Add(labels_.data(), labels_.size() * sizeof(labels_[0]));
+  checksum.Add(pixels_.data(), pixels_.size());
+  return std::max<uint64_t>(1, checksum.value());
+}
+
+uint32_t Dataset::label_max() const { return *std::max_element(labels_.begin(), labels_.end()); }
+
+Dataset::Scale Dataset::ScaleOf(double mean, double deviation, double white) {
+  return {.scale = static_cast<float>(1 / (white * deviation)), .shift = static_cast<float>(mean / deviation)};
+}
+
+absl::StatusOr<Dataset> Dataset::OpenPrepared(const std::string& folder, const PreparedIndex& index,
+                                              const std::string& split, const PreparedOptions& options) {
+  const auto in_folder = [&](const PreparedFile& file) -> absl::StatusOr<HeldFile> {
+    return HeldFile{.path = absl::StrCat(folder, "/", file.name)};
+  };
+  return OpenPrepared(folder, in_folder, index, split, options);
+}
+
+absl::StatusOr<Dataset> Dataset::OpenPrepared(const std::string& name, const Locate& locate, const PreparedIndex& index,
+                                              const std::string& split, const PreparedOptions& options) {
+  const PreparedSplit* found = index.Find(split);
+  if (found == nullptr || found->rows() == 0) {
+    return absl::InvalidArgumentError(absl::StrCat(name, " has no images in its split ", split,
+                                                   "; `slackline prepare --split` says how many each has"));
+  }
+  const uint64_t size = options.images_max == 0 ? found->rows() : std::min(options.images_max, found->rows());
+  Dataset dataset;
+  dataset.shape_ = index.shape;
+  dataset.type_ = index.type;
+  const double white = index.type == PixelType::kUint8 ? kPixelMax : 1;
+  for (size_t c = 0; c < index.shape.channels; ++c) {
+    // What is the same everywhere has no deviation, and becomes 0.
+    dataset.scales_.push_back(ScaleOf(index.mean[c], index.deviation[c] > 0 ? index.deviation[c] : 1, white));
+  }
+  for (const PreparedShard& shard : found->ShardsOf(options.images_max)) {
+    absl::StatusOr<MappedShard> mapped = OpenShard(locate, shard, index);
+    if (!mapped.ok()) return mapped.status();
+    absl::Status status = CheckLabels(*mapped, shard, index.classes.size());
+    if (status.ok() && options.verify) status = CheckBytes(*mapped, shard);
+    if (status.ok() && options.verify) status = CheckPixels(*mapped, shard, index);
+    if (!status.ok()) return absl::Status(status.code(), absl::StrCat(name, ": ", status.message()));
+    dataset.starts_.push_back(dataset.labels_.size());
+    for (uint64_t row = 0; row < shard.rows && dataset.labels_.size() < size; ++row) {
+      dataset.labels_.push_back(static_cast<uint32_t>(mapped->label(row)));
+    }
+    dataset.shards_.push_back(*std::move(mapped));
+    dataset.names_.push_back(shard.images.name);
+  }
+  return dataset;
+}
+
+Dataset Dataset::FromSource(std::shared_ptr<const ImageSource> source, const ImageShape& shape,
+                            std::vector<uint32_t> labels) {
+  Dataset dataset;
+  dataset.source_ = std::move(source);
+  dataset.shape_ = shape;
+  dataset.labels_ = std::move(labels);
+  return dataset;
+}
+
+Dataset Dataset::FromScenes(std::shared_ptr<const SceneSource> source) {
+  Dataset dataset;
+  dataset.shape_ = {.channels = 3, .height = 0, .width = 0};
+  dataset.labels_.assign(source->size(), 0);
+  dataset.scenes_ = std::move(source);
+  return dataset;
+}
+
+absl::StatusOr<const uint8_t*> Dataset::Pixels(uint32_t index, std::vector<uint8_t>& scratch) const {
+  SLACKLINE_CHECK(index < size());
+  if (source_ != nullptr) {
+    scratch.resize(shape_.values());
+    if (absl::Status read = source_->Read(index, absl::MakeSpan(scratch)); !read.ok()) return read;
+    return scratch.data();
+  }
+  if (shards_.empty()) return pixels_.data() + index * shape_.values();
+  size_t shard = 0;
+  uint64_t row = 0;
+  return Mapped(index, shard, row);
+}
+
+absl::StatusOr<const float*> Dataset::Pixels(uint32_t index, std::vector<float>& scratch) const {
+  SLACKLINE_CHECK(index < size());
+  size_t shard = 0;
+  uint64_t row = 0;
+  const uint8_t* halves = Mapped(index, shard, row);
+  scratch.resize(shape_.values());
+  if (absl::Status status = CheckHalves(names_[shard], row, halves, scratch.size()); !status.ok()) return status;
+  ReadHalves(halves, absl::MakeSpan(scratch));
+  return scratch.data();
+}
+
+const uint8_t* Dataset::Mapped(uint32_t index, size_t& shard, uint64_t& row) const {
+  shard = static_cast<size_t>(std::upper_bound(starts_.begin(), starts_.end(), index) - starts_.begin()) - 1;
+  row = index - starts_[shard];
+  return shards_[shard].pixels + row * shape_.values() * BytesOfPixel(type_);
+}
+
+absl::Status Dataset::Load(absl::Span<const uint32_t> indices, double mean, double deviation, Batch& batch,
+                           const Variation* variation) const {
+  batch.noise = 0;
+  batch.share = 1;
+  batch.other_labels.clear();
+  if (!has_scenes()) batch.scenes.clear();
+  for (const uint32_t index : indices) batch.noise = SplitMix64(batch.noise + index).Next();
+  if (has_scenes()) return LoadScenes(*scenes_, indices, variation, batch);
+  batch.scenes.clear();
+  const Scale same = ScaleOf(mean, deviation, kPixelMax);
+  const absl::Status loaded = type_ == PixelType::kUint8 ? LoadPixels<uint8_t>(indices, same, batch, variation)
+                                                         : LoadPixels<float>(indices, same, batch, variation);
+  if (!loaded.ok()) return loaded;
+  if (variation != nullptr && variation->augment.mixes() && !indices.empty()) MixBatch(*variation, shape_, batch);
+  return absl::OkStatus();
+}
+
+template <typename Pixel>
+absl::Status Dataset::LoadPixels(absl::Span<const uint32_t> indices, const Scale& same, Batch& batch,
+                                 const Variation* variation) const {
+  const size_t plane = size_t{shape_.height} * shape_.width;
+  const uint32_t views = variation == nullptr ? 1 : variation->augment.views;
+  RemakeFloats(batch.images, views * indices.size() * shape_.values());
+  batch.labels.resize(indices.size());
+  BasicAugmenter<Pixel> augmenter(variation == nullptr ? Variation{} : *variation, shape_);
+  std::vector<Pixel> scratch;
+  for (size_t i = 0; i < indices.size(); ++i) {
+    const auto image = static_cast<uint32_t>(indices[i] % size());
+    const absl::StatusOr<const Pixel*> pixels = Pixels(image, scratch);
+    if (!pixels.ok()) return pixels.status();
+    for (uint32_t view = 0; view < views; ++view) {
+      const Pixel* in = augmenter.Apply(*pixels, indices[i], view);
+      float* out = batch.images.data() + (view * indices.size() + i) * shape_.values();
+      for (uint32_t c = 0; c < shape_.channels; ++c, in += plane, out += plane) {
+        const Scale scale = scales_.empty() ? same : scales_[c];
+        for (size_t p = 0; p < plane; ++p) out[p] = static_cast<float>(in[p]) * scale.scale - scale.shift;
+      }
+    }
+    batch.labels[i] = labels_[image];
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace slackline::images

@@ -1,0 +1,149 @@
+#include "images/prepared/prepared_store.h"
+
+#include <filesystem>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "common/http/http_address.h"
+#include "common/logging.h"
+
+namespace slackline::images {
+namespace {
+
+constexpr uint64_t kIndexBytes = uint64_t{256} << 20;
+
+// Whole. A part of an earlier attempt goes first: it has the rights of the file, which may let nobody write. What is
+// left of this one would only take room.
+absl::Status CopyFile(const std::string& from, const std::string& to) {
+  std::error_code error, ignored;
+  std::filesystem::remove(to, ignored);
+  std::filesystem::copy_file(from, to, error);
+  if (!error) return absl::OkStatus();
+  std::filesystem::remove(to, ignored);
+  const std::string message = absl::StrCat("cannot copy ", from, " to ", to, ": ", error.message());
+  if (error == std::errc::no_such_file_or_directory) return absl::NotFoundError(message);
+  return error == std::errc::no_space_on_device ? absl::ResourceExhaustedError(message)
+                                                : absl::UnavailableError(message);
+}
+
+}  // namespace
+
+PreparedStore::PreparedStore(const StoreOptions& options) : options_(options) {
+  if (IsHttp(options.path)) http_ = std::make_unique<HttpFetch>(options.http);
+}
+
+absl::StatusOr<PreparedStore> PreparedStore::Open(const StoreOptions& options) {
+  PreparedStore store(options);
+  if (options.cache_folder.empty()) {
+    if (store.http_ == nullptr) return store;
+    return absl::InvalidArgumentError(
+        absl::StrCat("data.path: found ", options.path, " without data.cache.folder; allowed is a server with one"));
+  }
+  absl::StatusOr<FileCache> cache = FileCache::Open(
+      {.folder = options.cache_folder, .bytes_max = options.cache_bytes_max, .patience = options.http.give_up});
+  if (!cache.ok()) return cache.status();
+  store.cache_ = std::make_unique<const FileCache>(*std::move(cache));
+  return store;
+}
+
+absl::StatusOr<PreparedIndex> PreparedStore::ReadIndex() {
+  if (http_ == nullptr) return ReadPreparedIndex(options_.path);
+  const std::string address = absl::StrCat(absl::StripSuffix(options_.path, "/"), "/", kPreparedIndexFile);
+  const absl::StatusOr<std::string> text = http_->Get(address, kIndexBytes);
+  if (!text.ok()) return text.status();
+  absl::StatusOr<PreparedIndex> index = ParsePreparedIndex(*text);
+  if (!index.ok()) return absl::InvalidArgumentError(absl::StrCat(address, ": ", index.status().message()));
+  return index;
+}
+
+std::string PreparedStore::OriginOf(const PreparedFile& file) const {
+  return absl::StrCat(absl::StripSuffix(options_.path, "/"), "/",
+                      http_ != nullptr ? EscapedPath(file.name) : file.name);
+}
+
+absl::Status PreparedStore::FetchFromOrigin(const PreparedFile& file, const std::string& path) {
+  const std::string origin = OriginOf(file);
+  absl::Status fetched = http_ != nullptr ? http_->Download(origin, path, file.bytes) : CopyFile(origin, path);
+  if (fetched.ok()) bytes_from_origin_ += file.bytes;
+  return fetched;
+}
+
+absl::StatusOr<HeldFile> PreparedStore::GetFrom(const ImagePeers::Source& source, const PreparedFile& file) {
+  bool asked = false;
+  return cache_->Get(file, [&](const std::string& path) -> absl::Status {
+    if (source.peer.empty()) return FetchFromOrigin(file, path);
+    if (asked) {
+      // The cache has compared, and wants it once more.
+      options_.peers->SentOtherBytes(source);
+      return FetchFromOrigin(file, path);
+    }
+    asked = true;
+    const absl::Status fetched = options_.peers->Fetch(source, path);
+    if (fetched.ok() || absl::IsResourceExhausted(fetched)) return fetched;
+    // What there is of it may be wrong.
+    std::error_code gone;
+    std::filesystem::remove(path, gone);
+    return absl::AbortedError(fetched.message());
+  });
+}
+
+absl::Status PreparedStore::GetTogether(const std::vector<PreparedFile>& files) {
+  if (options_.peers == nullptr || cache_ == nullptr) return absl::OkStatus();
+  ImagePeers& peers = *options_.peers;
+  peers.Begin(files);
+  const auto keep = [&](size_t i, HeldFile held) {
+    peers.Have(i, held.path);
+    together_[files[i].name] = std::move(held);
+  };
+  const auto look = [&] {
+    for (size_t i = 0; i < files.size(); ++i) {
+      if (together_.contains(files[i].name)) continue;
+      if (std::optional<HeldFile> held = cache_->Find(files[i])) keep(i, *std::move(held));
+    }
+  };
+  for (look(); together_.size() < files.size();) {
+    const absl::StatusOr<std::optional<ImagePeers::Source>> source = peers.Next();
+    if (!source.ok()) {
+      log::Warning("data.cache.peers: ", source.status().message(), "; the other files come from ", options_.path);
+      return absl::OkStatus();
+    }
+    if (!*source) {
+      // Another worker of this node may get them meanwhile.
+      look();
+      continue;
+    }
+    absl::StatusOr<HeldFile> held = GetFrom(**source, files[(*source)->file]);
+    if (held.ok()) {
+      keep((*source)->file, *std::move(held));
+    } else if (absl::IsResourceExhausted(held.status())) {
+      return absl::OkStatus();
+    } else if (!absl::IsAborted(held.status())) {
+      return held.status();
+    }
+  }
+  log::Info("data.cache.peers: all ", files.size(), " files are here; ", peers.bytes_fetched(),
+            " bytes came from other workers, ", bytes_from_origin_, " from ", options_.path);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<HeldFile> PreparedStore::Get(const PreparedFile& file) {
+  if (const auto held = together_.find(file.name); held != together_.end()) return held->second;
+  const std::string origin = OriginOf(file);
+  if (cache_ == nullptr || full_) return HeldFile{.path = origin};
+  absl::StatusOr<HeldFile> held =
+      cache_->Get(file, [&](const std::string& path) { return FetchFromOrigin(file, path); });
+  if (http_ == nullptr && absl::IsResourceExhausted(held.status())) {
+    log::Warning(std::string(held.status().message()), "; it and the files behind it are read from ", options_.path);
+    full_ = true;
+    return HeldFile{.path = origin};
+  }
+  // HTTP errors name the address themselves.
+  if (absl::IsDataLoss(held.status())) {
+    return absl::DataLossError(absl::StrCat(options_.path, ": ", held.status().message()));
+  }
+  return held;
+}
+
+}  // namespace slackline::images

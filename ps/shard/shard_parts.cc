@@ -1,0 +1,53 @@
+#include "ps/shard/shard_parts.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+
+#include "absl/strings/str_cat.h"
+
+namespace slackline::ps {
+
+absl::Status CheckParts(const wire::InstallShardsRequest& request, int groups) {
+  if (request.frozen_from() > 0 && request.frozen_from() < request.trained_elements()) {
+    return absl::InvalidArgumentError(absl::StrCat("elements are frozen from ", request.frozen_from(), " on, but ",
+                                                   request.trained_elements(), " are trained"));
+  }
+  uint64_t end = 0;
+  for (const wire::GroupRange& range : request.groups()) {
+    if (range.begin() < end || range.end() <= range.begin() || range.end() > request.trained_elements()) {
+      return absl::InvalidArgumentError(absl::StrCat("a range of a group from ", range.begin(), " to ", range.end(),
+                                                     " behind one that ends at ", end, ", of ",
+                                                     request.trained_elements(), " trained elements"));
+    }
+    if (range.group() >= static_cast<uint32_t>(groups)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("a range of group ", range.group(), " (counted from 0); the job file has ", groups, " groups"));
+    }
+    end = range.end();
+  }
+  return absl::OkStatus();
+}
+
+ShardExtent ExtentOf(const wire::InstallShardsRequest& request, const wire::ShardSpec& spec) {
+  const auto behind = [&](uint64_t element) { return std::clamp(element, spec.begin(), spec.end()); };
+  return {.begin = spec.begin(),
+          .end = spec.end(),
+          .trained = behind(request.trained_elements()) - spec.begin(),
+          .frozen = request.frozen_from() > 0 ? spec.end() - behind(request.frozen_from()) : 0};
+}
+
+std::vector<GroupRun> RunsOf(const wire::InstallShardsRequest& request, const wire::ShardSpec& spec) {
+  std::vector<GroupRun> runs;
+  uint64_t end = spec.begin();
+  for (const wire::GroupRange& range : request.groups()) {
+    const uint64_t from = std::max(range.begin(), spec.begin()), to = std::min(range.end(), spec.end());
+    if (from >= to) continue;
+    if (from > end) runs.push_back({.end = from - spec.begin(), .group = std::nullopt});
+    runs.push_back({.end = to - spec.begin(), .group = range.group()});
+    end = to;
+  }
+  return runs;
+}
+
+}  // namespace slackline::ps

@@ -1,0 +1,181 @@
+#include "scheduler/base/model_layout.h"
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "common/parameter_groups.h"
+
+namespace slackline::scheduler {
+namespace {
+
+// 16 TiB of float32; more is a mistake, and sums below it cannot overflow.
+constexpr uint64_t kElementsMax = uint64_t{1} << 42;
+constexpr uint64_t kSamplesMax = uint64_t{1} << 40;
+
+absl::StatusOr<uint64_t> ElementsOf(const wire::TensorSpec& tensor) {
+  uint64_t elements = 1;
+  for (uint64_t extent : tensor.shape()) {
+    if (extent == 0 || extent > kElementsMax / elements) {
+      return absl::InvalidArgumentError(absl::StrCat("tensor ", tensor.name(), " has shape [",
+                                                     absl::StrJoin(tensor.shape(), ", "), "]; allowed are 1 to ",
+                                                     kElementsMax, " elements"));
+    }
+    elements *= extent;
+  }
+  return elements;
+}
+
+// Parts of the flat vector, in their order.
+enum class Part { kTrained, kAveraged, kFrozen };
+
+Part PartOf(const wire::TensorSpec& tensor) {
+  if (tensor.frozen()) return Part::kFrozen;
+  return tensor.trained() ? Part::kTrained : Part::kAveraged;
+}
+
+const char* NameOf(Part part) {
+  switch (part) {
+    case Part::kTrained:
+      return "tensor ";
+    case Part::kAveraged:
+      return "buffer ";
+    case Part::kFrozen:
+      return "frozen tensor ";
+  }
+  return "tensor ";
+}
+
+std::string Describe(const wire::TensorSpec& tensor) {
+  return absl::StrCat(NameOf(PartOf(tensor)), tensor.name(), " [", absl::StrJoin(tensor.shape(), ", "), "]");
+}
+
+bool Same(const wire::TensorSpec& a, const wire::TensorSpec& b) {
+  return a.name() == b.name() && a.trained() == b.trained() && a.frozen() == b.frozen() &&
+         std::equal(a.shape().begin(), a.shape().end(), b.shape().begin(), b.shape().end());
+}
+
+// Which parameters are in which group.
+class Groups {
+ public:
+  explicit Groups(const job::Optimizer& optimizer) : used_(static_cast<size_t>(optimizer.groups_size())) {
+    for (const job::ParameterGroup& group : optimizer.groups()) rules_.push_back({group.match(), group.frozen()});
+  }
+
+  // A parameter that lies behind those before it, from `begin` on.
+  absl::Status Add(const wire::TensorSpec& tensor, uint64_t begin, uint64_t elements, ModelLayout& layout) {
+    const std::optional<size_t> group = GroupOf(rules_, tensor.name());
+    const bool frozen = group && rules_[*group].frozen;
+    if (group) used_[*group] = true;
+    if (frozen != tensor.frozen()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(Describe(tensor), ", but ",
+                       frozen ? absl::StrCat("optimizer.groups[", *group, "] (", rules_[*group].match, ") freezes it")
+                              : "no group of optimizer.groups freezes it"));
+    }
+    names_.push_back(tensor.name());
+    if (!group || frozen) return absl::OkStatus();
+    const auto number = static_cast<uint32_t>(*group);
+    if (!layout.groups.empty() && layout.groups.back().end() == begin && layout.groups.back().group() == number) {
+      layout.groups.back().set_end(begin + elements);
+      return absl::OkStatus();
+    }
+    wire::GroupRange& range = layout.groups.emplace_back();
+    range.set_begin(begin);
+    range.set_end(begin + elements);
+    range.set_group(number);
+    return absl::OkStatus();
+  }
+
+  absl::Status AllUsed() const {
+    for (size_t i = 0; i < used_.size(); ++i) {
+      if (used_[i]) continue;
+      return absl::InvalidArgumentError(WhyUnused(rules_, i, names_));
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  std::vector<ParameterGroupRule> rules_;
+  std::vector<bool> used_;
+  std::vector<std::string> names_;
+};
+
+}  // namespace
+
+absl::StatusOr<ModelLayout> LayoutOf(const wire::RegisterWorkerRequest& request, const job::Optimizer& optimizer) {
+  ModelLayout layout;
+  Groups groups(optimizer);
+  Part part = Part::kTrained;
+  for (const wire::TensorSpec& tensor : request.tensors()) {
+    absl::StatusOr<uint64_t> elements = ElementsOf(tensor);
+    if (!elements.ok()) return elements.status();
+    if (tensor.trained() && tensor.frozen()) {
+      return absl::InvalidArgumentError(absl::StrCat("tensor ", tensor.name(), " is both trained and frozen"));
+    }
+    if (PartOf(tensor) < part) {
+      return absl::InvalidArgumentError(absl::StrCat(Describe(tensor), " comes after a ", NameOf(part),
+                                                     "; trained tensors come first, then buffers, then frozen ones"));
+    }
+    part = PartOf(tensor);
+    if (part != Part::kAveraged) {
+      if (absl::Status added = groups.Add(tensor, layout.elements, *elements, layout); !added.ok()) return added;
+    }
+    if (part == Part::kFrozen && layout.frozen_from == 0) layout.frozen_from = layout.elements;
+    layout.elements += *elements;
+    if (tensor.trained()) layout.trained_elements += *elements;
+    if (layout.elements > kElementsMax) {
+      return absl::InvalidArgumentError(absl::StrCat("the model has more than ", kElementsMax, " elements"));
+    }
+  }
+  if (layout.trained_elements == 0) {
+    return absl::InvalidArgumentError(absl::StrCat("worker ", request.name(), " declares ", request.tensors_size(),
+                                                   " tensors, of which none is trained"));
+  }
+  if (absl::Status used = groups.AllUsed(); !used.ok()) return used;
+  if (request.train_samples() == 0 || request.train_samples() > kSamplesMax) {
+    return absl::InvalidArgumentError(absl::StrCat("worker ", request.name(), " sees ", request.train_samples(),
+                                                   " training samples; allowed are 1 to ", kSamplesMax));
+  }
+  layout.train_samples = request.train_samples();
+  layout.test_samples = request.test_samples();
+  return layout;
+}
+
+absl::Status CheckSame(const wire::RegisterWorkerRequest& first, const wire::RegisterWorkerRequest& other) {
+  const auto differ = [&](const std::string& what, const std::string& has, const std::string& expected) {
+    return absl::InvalidArgumentError(absl::StrCat("worker ", other.name(), " has ", has, " as its ", what,
+                                                   ", but worker ", first.name(), ", the first one, has ", expected));
+  };
+  for (int i = 0; i < std::min(first.tensors_size(), other.tensors_size()); ++i) {
+    if (Same(first.tensors(i), other.tensors(i))) continue;
+    return differ(absl::StrCat("tensor number ", i + 1), Describe(other.tensors(i)), Describe(first.tensors(i)));
+  }
+  const auto compare = [&](const std::string& what, uint64_t has, uint64_t expected) {
+    return has == expected ? absl::OkStatus() : differ(what, absl::StrCat(has), absl::StrCat(expected));
+  };
+  if (absl::Status same = compare("number of tensors", other.tensors_size(), first.tensors_size()); !same.ok())
+    return same;
+  if (absl::Status same = compare("number of training samples", other.train_samples(), first.train_samples());
+      !same.ok()) {
+    return same;
+  }
+  return compare("number of test samples", other.test_samples(), first.test_samples());
+}
+
+std::string FingerprintText(uint64_t fingerprint) { return absl::StrFormat("%016x", fingerprint); }
+
+absl::Status CheckDataKept(uint64_t kept, const std::string& checkpoint, const wire::RegisterWorkerRequest& worker) {
+  const uint64_t found = worker.data_fingerprint();
+  if (kept == 0 || found == 0 || found == kept) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "the training data of worker ", worker.name(), " have the fingerprint ", FingerprintText(found), "; allowed is ",
+      FingerprintText(kept), ", that of the data which ", checkpoint,
+      " was trained on. To go on with the others in their place: --set data.replaces=", FingerprintText(kept)));
+}
+
+}  // namespace slackline::scheduler

@@ -1,0 +1,141 @@
+#include "scheduler/record/run_summary.h"
+#include "common/json_text.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+namespace slackline::scheduler {
+namespace {
+
+// Keys in the order in which people read them.
+using Json = nlohmann::ordered_json;
+
+double Ratio(double sum, double count) { return count > 0 ? sum / count : 0; }
+
+// [[staleness, answers], ...] of the buckets that hold something.
+Json Histogram(const StalenessCounts& counts) {
+  Json histogram = Json::array();
+  for (size_t i = 0; i < counts.used(); ++i) {
+    if (counts.InBucket(i) > 0) histogram.push_back({StalenessCounts::StalenessOf(i), counts.InBucket(i)});
+  }
+  return histogram;
+}
+
+Json Staleness(const RunSummary& summary) {
+  const ProgressTotals& totals = summary.totals;
+  return {{"mean", Ratio(static_cast<double>(totals.staleness_sum), static_cast<double>(totals.staleness_answers))},
+          {"max", summary.staleness_max},
+          {"histogram", Histogram(summary.staleness)},
+          {"bound", summary.staleness_bound ? Json(*summary.staleness_bound) : Json(nullptr)},
+          {"bound_changes", summary.staleness_bound_changes}};
+}
+
+Json Worker(const WorkerSummary& worker) {
+  const ProgressTotals& totals = worker.totals;
+  return {{"name", worker.name},
+          {"state", worker.state},
+          {"slowdown", worker.slowdown},
+          {"samples", totals.samples},
+          {"steps", totals.steps},
+          {"compute_seconds", totals.compute_seconds},
+          {"wait_seconds", totals.wait_seconds},
+          {"data_seconds", totals.data_seconds},
+          {"push_seconds", totals.push_seconds},
+          {"pull_seconds", totals.pull_seconds},
+          {"pushes_applied", totals.pushes_applied},
+          {"pushes_discarded", totals.pushes_discarded},
+          {"pushes_quarantined", totals.pushes_quarantined},
+          {"pushes_lost", totals.pushes_lost},
+          {"pushed_bytes", totals.pushed_bytes},
+          {"pulled_bytes", totals.pulled_bytes}};
+}
+
+Json Evaluation(const EvaluationSummary& evaluation) {
+  return {{"epoch", evaluation.epoch},       {"time_s", evaluation.time_s},
+          {"samples", evaluation.samples},   {"samples_applied", evaluation.samples_applied},
+          {"accuracy", evaluation.accuracy}, {"loss", evaluation.loss}};
+}
+
+Json Energy(const std::optional<wire::EnergyView>& energy) {
+  if (!energy) return nullptr;
+  Json devices = Json::array();
+  for (const wire::DeviceCount& device : energy->devices()) {
+    devices.push_back({{"node", device.node()}, {"device", device.device()}, {"joules", Total(device.joules())}});
+  }
+  const wire::PhaseJoules& joules = energy->joules();
+  return {{"joules", energy->total_joules()},
+          {"edp", energy->edp_joule_seconds()},
+          {"training", joules.training()},
+          {"validation", joules.validation()},
+          {"test", joules.test()},
+          {"other", joules.other()},
+          {"devices", std::move(devices)}};
+}
+
+template <typename Value>
+Json List(const std::vector<Value>& values, Json (*convert)(const Value&)) {
+  Json list = Json::array();
+  for (const Value& value : values) list.push_back(convert(value));
+  return list;
+}
+
+// What was never measured is null.
+void AddAccuracy(const std::vector<EvaluationSummary>& evaluations, Json& json) {
+  for (const char* key : {"test_accuracy", "test_loss", "best_test_accuracy"}) json[key] = nullptr;
+  if (evaluations.empty()) return;
+  json["test_accuracy"] = evaluations.back().accuracy;
+  json["test_loss"] = evaluations.back().loss;
+  const auto less = [](const EvaluationSummary& a, const EvaluationSummary& b) { return a.accuracy < b.accuracy; };
+  json["best_test_accuracy"] = std::max_element(evaluations.begin(), evaluations.end(), less)->accuracy;
+}
+
+// What accuracies are, and what else there is of objects that were found.
+void AddObjects(const std::optional<ObjectsSummary>& objects, Json& json) {
+  const auto number = [](const std::optional<double>& value) { return value ? Json(*value) : Json(nullptr); };
+  json["test_metric"] = objects ? "map" : "accuracy";
+  json["test_map_50"] = objects ? Json(objects->map_50) : Json(nullptr);
+  json["test_mask_map"] = objects ? number(objects->mask_map) : Json(nullptr);
+  json["test_mask_map_50"] = objects ? number(objects->mask_map_50) : Json(nullptr);
+  if (!objects) return;
+  json["test_loss"] = nullptr;
+  for (Json& evaluation : json["evaluations"]) evaluation["loss"] = nullptr;
+}
+
+}  // namespace
+
+std::string ToJson(const RunSummary& summary) {
+  Json json = {{"name", summary.name},
+               {"state", summary.state},
+               {"reason", summary.reason},
+               {"mode", summary.mode},
+               {"seed", summary.seed},
+               {"workers", summary.workers},
+               {"servers", summary.servers},
+               {"epochs", summary.epochs},
+               {"epochs_done", summary.epochs_done},
+               {"time_s", summary.time_s},
+               {"train_s", summary.train_s},
+               {"samples", summary.totals.samples},
+               {"samples_applied", summary.totals.samples_applied},
+               {"epoch_samples", summary.epoch_samples},
+               {"steps", summary.totals.steps},
+               {"samples_per_second", Ratio(static_cast<double>(summary.totals.samples), summary.train_s)},
+               {"loss", summary.loss ? Json(*summary.loss) : Json(nullptr)}};
+  AddAccuracy(summary.evaluations, json);
+  json["top5_accuracy"] = summary.top5_accuracy ? Json(*summary.top5_accuracy) : Json(nullptr);
+  json["energy"] = Energy(summary.energy);
+  json["staleness"] = Staleness(summary);
+  json["slack_max"] = summary.slack_max;
+  json["divergences"] = summary.divergences;
+  json["deaths"] = summary.worker_deaths;
+  json["samples_given_twice"] = summary.samples_given_twice;
+  json["worker_list"] = List(summary.worker_list, Worker);
+  json["evaluations"] = List(summary.evaluations, Evaluation);
+  AddObjects(summary.objects, json);
+  // Names come from outside: what is not UTF-8 is replaced, not thrown about.
+  return DumpJson(json, 2) + "\n";
+}
+
+}  // namespace slackline::scheduler

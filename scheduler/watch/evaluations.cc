@@ -1,0 +1,70 @@
+#include "scheduler/watch/evaluations.h"
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "common/counted.h"
+#include "common/metrics/test_metric.h"
+#include "scheduler/watch/early_stopping.h"
+
+namespace slackline::scheduler {
+namespace {
+
+// An evaluation that is larger is kept without its classes: a little more than scheduler.proto allows them to take.
+constexpr size_t kEvaluationBytesMax = (1 << 20) + (64 << 10);
+
+// "epoch 2: test accuracy 86.21 %, loss 0.3512 on 10000 images (worker-1)"
+std::string Told(const wire::EvaluationReport& report, const EvaluationSummary& begun, const std::string& by) {
+  const std::string when = report.at_samples() > 0 && !report.final()
+                               ? absl::StrCat("after ", Counted(begun.samples_applied, "sample"))
+                               : absl::StrCat("epoch ", report.epoch());
+  const std::string figures =
+      report.has_map_50() ? absl::StrFormat("mAP %.2f %%, %.2f %% at an overlap of 0.5,", 100 * report.accuracy(),
+                                            100 * report.map_50())
+                          : absl::StrFormat("test accuracy %.2f %%, loss %.4f", 100 * report.accuracy(), report.loss());
+  return absl::StrFormat("%s: %s on %d images (%s)", when, figures, report.samples(), by);
+}
+
+}  // namespace
+
+Evaluations::Judgement Evaluations::Note(const wire::EvaluationReport& report, const EvaluationSummary& begun,
+                                         const std::string& by) {
+  last_ = report;
+  // Every reply to a request for the status contains the report.
+  if (last_->ByteSizeLong() > kEvaluationBytesMax) last_->clear_classes();
+  reported_ = false;
+  EvaluationSummary& summary = all_.emplace_back(begun);
+  summary.epoch = report.epoch();
+  summary.accuracy = report.accuracy();
+  summary.loss = report.loss();
+  summary.map = report.has_map_50();
+  return {.told = Told(report, begun, by),
+          .best = job_.checkpoint().keep_best() > 0 && LastIsBest(job_.checkpoint().metric(), all_),
+          .ends = WhyEarly(job_.training().early_stopping(), all_, before_)};
+}
+
+std::string Evaluations::Metric() const { return std::string(MeasuresMap(job_, last_) ? kMapMetric : kAccuracyMetric); }
+
+void Evaluations::Report(scheduler::Report& report) {
+  if (!last_ || reported_) return;
+  report.finds_objects = last_->has_map_50();
+  if (!report.finds_objects) report.test_loss = last_->loss();
+  report.test_accuracy = last_->accuracy();
+  report.confusion.assign(last_->confusion().begin(), last_->confusion().end());
+  // Only reports contain the confusion matrix.
+  last_->clear_confusion();
+  reported_ = true;
+}
+
+void Evaluations::Save(state::Scheduler& state) const {
+  for (const EvaluationSummary& evaluation : all_) *state.add_evaluations() = ToState(evaluation);
+  state.set_evaluations_before(static_cast<uint32_t>(before_));
+  if (last_) *state.mutable_evaluation() = *last_;
+}
+
+void Evaluations::Restore(const state::Scheduler& state, bool anew) {
+  for (const state::MeasuredAccuracy& from : state.evaluations()) all_.push_back(FromState(from));
+  if (state.has_evaluation()) last_ = state.evaluation();
+  before_ = anew ? all_.size() : state.evaluations_before();
+}
+
+}  // namespace slackline::scheduler

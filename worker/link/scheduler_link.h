@@ -1,0 +1,130 @@
+// The worker's connection to the scheduler: joins, sends heartbeats, asks what to do next, and reports the results.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "common/ids.h"
+#include "common/power/energy_sampler.h"
+#include "common/timeouts.h"
+#include "worker/base/progress.h"
+#include "worker/client/client.h"
+#include "worker/evaluation/evaluation.h"
+#include "worker/model/model.h"
+
+namespace slackline::worker {
+
+// Membership of this worker in one of its lives.
+struct Membership {
+  JobId job;
+  WorkerId worker;
+  Incarnation incarnation;
+  Clock64 first_clock;
+  // True if the worker must send its initial weights to all shards before it pulls.
+  bool send_seed = false;
+};
+
+// Samples [begin, end) of the epoch's order.
+struct RangeWork {
+  RangeId range;
+  uint32_t epoch = 0;  // counted from 0
+  uint64_t begin = 0;
+  uint64_t end = 0;
+  uint32_t batch_size = 0;  // 0: the batch size of the job
+};
+// Part of a range that is done: every shard has answered for the samples up to position `done_to` of the order of the
+// epoch. All zeros: no part of any range.
+struct RangePart {
+  RangeId range;
+  uint64_t done_to = 0;
+};
+// The worker is not in the clock now, and asks again after `retry`.
+struct StandbyWork {
+  absl::Duration retry;
+};
+struct LeaveWork {
+  std::string reason;
+};
+using Work = std::variant<RangeWork, EvaluationWork, StandbyWork, LeaveWork>;
+
+// Thread-safety: one trainer thread; Interrupt() and progress() from any.
+// Threads:       one (heartbeats), born in Create(), joined in the destructor.
+class SchedulerLink {
+ public:
+  struct Options {
+    // Place of the scheduler, see rpc::FollowedChannel.
+    std::string address;
+    // Protection of calls to the scheduler; null for plain text.
+    std::shared_ptr<const rpc::Protection> protection = nullptr;
+    std::string name;
+    uint64_t job_fingerprint = 0;
+    std::vector<TensorInfo> tensors;
+    uint64_t train_samples = 0;
+    uint64_t test_samples = 0;
+    uint64_t data_fingerprint = 0;  // fingerprint of the training data; 0: not known
+    // HOST:PORT of the Prometheus endpoint; empty if there is none.
+    std::string metrics_address = "";
+    // Location in the network, see LocalAddress.topology; empty if not known.
+    std::string topology = "";
+    // Index into worker.groups.
+    uint32_t group = 0;
+    // Called each time the worker has joined and may train, on the thread that calls Join(). Must not call the link.
+    // May be null.
+    std::function<void()> on_live = nullptr;
+    // Returns the totals of the meters of this node, which are sent with each progress message. Null if nothing is
+    // metered.
+    std::function<power::EnergyTotals()> energy = nullptr;
+    Timeouts timeouts;
+    // Longest time without an answer from the scheduler. A value below timeouts.out_of_reach() counts as that.
+    absl::Duration silence_max = absl::ZeroDuration();
+    // Longest time that joining may take. A value below timeouts.startup counts as that.
+    absl::Duration join_max = absl::ZeroDuration();
+  };
+
+  virtual ~SchedulerLink() = default;
+
+  static std::unique_ptr<SchedulerLink> Create(const Options& options);
+
+  // Sets the handler that is called at the end of each life, once, on the heartbeat thread. The status is OK, with a
+  // reason, if the job has ended; kFailedPrecondition if this worker was expelled; kUnavailable, kDeadlineExceeded or
+  // kResourceExhausted if the scheduler has been silent too long; any other code is the answer of the scheduler. The
+  // handler must not block. Once set_on_end() returns, the previous handler is not running and never will again.
+  using OnEnd = std::function<void(const absl::Status& status, const std::string& reason)>;
+  virtual void set_on_end(OnEnd on_end) = 0;
+
+  // Sets the handler that is called on the heartbeat thread with every shard map that is newer than the one that
+  // GetShardMap() returned. Otherwise as for set_on_end().
+  using OnMap = std::function<void(const ShardMap& map)>;
+  virtual void set_on_map(OnMap on_map) = 0;
+
+  // Registers, the first time or again, and waits until the worker is live.
+  //   kInvalidArgument   the scheduler runs another job, or has another model or other data
+  //   kAlreadyExists     another process has this name, and lives
+  //   kDeadlineExceeded  the processes of the job did not find each other within the larger of join_max and
+  //                      timeouts.startup
+  virtual absl::StatusOr<Membership> Join() = 0;
+  virtual absl::StatusOr<ShardMap> GetShardMap() = 0;
+  // Asks for the next work. `range_done`: range just finished, 0 for none. `samples_per_second`: 0 if not known.
+  //   kFailedPrecondition  there is work, but this worker is not a member: call Join() again
+  virtual absl::StatusOr<Work> NextWork(RangeId range_done, double samples_per_second) = 0;
+  virtual absl::Status ReportEvaluation(const EvaluationResult& result) = 0;
+  // Tells the scheduler that this worker leaves, so that it waits for it no more. `trained`: finished part of the range
+  // that the worker leaves.
+  virtual void Leave(const std::string& reason, const RangePart& trained) = 0;
+
+  // Waits for `duration`. Returns kCancelled at once if interrupted.
+  virtual absl::Status Pause(absl::Duration duration) = 0;
+  // Ends all waiting, now and later: Pause(), Join() and the retries of other calls return kCancelled. A call whose
+  // attempt gets an answer still returns that answer. Leave() works as before.
+  virtual void Interrupt(const std::string& reason) = 0;
+  virtual ProgressBoard& progress() = 0;
+};
+
+}  // namespace slackline::worker

@@ -1,0 +1,65 @@
+#include "worker/model/networks/network.h"
+
+#include <ATen/ATen.h>
+
+#include "common/check.h"
+#include "worker/model/networks/chain_network.h"
+#include "worker/model/networks/efficientnet_network.h"
+#include "worker/model/networks/label_free_network.h"
+#include "worker/model/networks/resnet_network.h"
+#include "worker/model/networks/scripted_network.h"
+#include "worker/model/networks/texture_network.h"
+#include "worker/model/networks/vit_network.h"
+
+namespace slackline::worker {
+namespace {
+
+constexpr char kClassifies[] = "this model classifies images, and finds no objects on them";
+
+}  // namespace
+
+at::Tensor Network::TrainScenes(absl::Span<const images::Scene> /*scenes*/) const {
+  C10_THROW_ERROR(NotImplementedError, kClassifies);
+}
+
+std::vector<images::Found> Network::Detect(absl::Span<const images::Scene> /*scenes*/) const {
+  C10_THROW_ERROR(NotImplementedError, kClassifies);
+}
+
+std::unique_ptr<Network> MakeNetwork(const ModelSpec& spec, const FlatTensors& tensors) {
+  if (spec.self_supervised.on()) return std::make_unique<LabelFreeNetwork>(spec, tensors);
+  return MakeBackbone(spec, tensors);
+}
+
+std::unique_ptr<Network> MakePart(const ModelSpec& spec, const FlatTensors& tensors, const LayerRange& range) {
+  if (spec.kind == ModelKind::kMlp || spec.kind == ModelKind::kCnn) {
+    return std::make_unique<ChainNetwork>(spec, tensors, range);
+  }
+  return std::make_unique<VitNetwork>(spec, tensors, range);
+}
+
+std::unique_ptr<Network> MakeBackbone(const ModelSpec& spec, const FlatTensors& tensors) {
+  switch (spec.kind) {
+    case ModelKind::kMlp:
+    case ModelKind::kCnn:
+      return std::make_unique<ChainNetwork>(spec, tensors, WholeOf(spec));
+    case ModelKind::kResnet18:
+    case ModelKind::kResnet34:
+    case ModelKind::kResnet50:
+      return std::make_unique<ResnetNetwork>(spec, tensors);
+    case ModelKind::kEfficientnetB0:
+      return std::make_unique<EfficientnetNetwork>(spec, tensors);
+    case ModelKind::kVitTiny:
+    case ModelKind::kVitSmall:
+    case ModelKind::kVitBase:
+      return std::make_unique<VitNetwork>(spec, tensors, WholeOf(spec));
+    case ModelKind::kTextureCnn2:
+      return std::make_unique<TextureNetwork>(spec, tensors);
+    case ModelKind::kTorchScript:
+      return MakeScriptedNetwork(spec, tensors);
+  }
+  SLACKLINE_CHECK(false);
+  return nullptr;
+}
+
+}  // namespace slackline::worker
