@@ -28,9 +28,9 @@ void Engine::Restore(const EngineState& restored, Lineage lineage) {
   clock_floor_ = restored.clock_floor;
   for (const WorkerClock& worker : restored.workers) {
     restored_[worker.sender] = worker;
-    Remember(worker.sender);
+    newest_.Note(worker.sender);
   }
-  for (const Sender& gone : restored.gone) Remember(gone);
+  for (const Sender& gone : restored.gone) newest_.Note(gone);
 }
 
 // --- Membership -------------------------------------------------------------------------------------------------
@@ -56,16 +56,18 @@ absl::Status Engine::SetMembers(Epoch epoch, absl::Span<const MemberEntry> membe
       worker.clock = old->second.clock;
       worker.heard = true;
       worker.answers = old->second.answers;
-    } else if (WasHere(member.sender)) {
+    } else if (newest_.Covers(member.sender)) {
       // A scheduler that went on from an old state has put it in again. What it has pushed is not known any more.
       continue;
     }
     worker.name = member.name;
     next[member.sender.worker] = std::move(worker);
-    Remember(member.sender);
+    newest_.Note(member.sender);
   }
   restored_.clear();
-  for (const auto& [id, gone] : workers_) DropHeld({id, gone.incarnation}, gone, actions);
+  for (const auto& [id, gone] : workers_) {
+    for (const auto& [sequence, held] : gone.held) actions.push_back(DropAction{{{id, gone.incarnation}, sequence}});
+  }
   if (bugs_.keep_the_gone) {
     for (auto& [id, gone] : workers_) gone.held.clear();
     next.merge(workers_);
@@ -82,24 +84,10 @@ absl::Status Engine::SetMembers(Epoch epoch, absl::Span<const MemberEntry> membe
   return absl::OkStatus();
 }
 
-void Engine::Remember(const Sender& sender) {
-  Incarnation& newest = newest_[sender.worker];
-  newest = std::max(newest, sender.incarnation);
-}
-
-bool Engine::WasHere(const Sender& sender) const {
-  const auto newest = newest_.find(sender.worker);
-  return newest != newest_.end() && sender.incarnation <= newest->second;
-}
-
 void Engine::SetStalenessBound(uint64_t bound, Actions& actions) {
   if (bound == staleness_bound_) return;
   staleness_bound_ = bound;
   Settle(actions);
-}
-
-void Engine::DropHeld(const Sender& sender, const Worker& worker, Actions& actions) {
-  for (const auto& [sequence, held] : worker.held) actions.push_back(DropAction{{sender, sequence}});
 }
 
 void Engine::ListAll() {
@@ -151,7 +139,7 @@ Engine::Worker* Engine::Find(const Sender& sender) {
 
 absl::Status Engine::Unknown(const Sender& sender) const {
   auto found = workers_.find(sender.worker);
-  if (found == workers_.end() && WasHere(sender)) {
+  if (found == workers_.end() && newest_.Covers(sender)) {
     return absl::FailedPreconditionError(
         absl::StrCat("worker ", sender.worker.value(), " incarnation ", sender.incarnation.value(),
                      " was out of the set of members, and is none again under this incarnation: register anew"));
@@ -320,7 +308,7 @@ EngineState Engine::Snapshot() const {
     state.workers.push_back(std::move(known));
   }
   for (const auto& [sender, worker] : restored_) state.workers.push_back(worker);
-  for (const auto& [id, newest] : newest_) {
+  for (const auto& [id, newest] : newest_.all()) {
     const auto live = workers_.find(id);
     const bool here = live != workers_.end() && live->second.incarnation == newest;
     if (!here && !restored_.contains({id, newest})) state.gone.push_back({id, newest});

@@ -73,6 +73,7 @@
 #include "common/ids.h"
 #include "ps/consistency/clock_counts.h"
 #include "ps/consistency/events.h"
+#include "ps/consistency/newest_incarnations.h"
 #include "ps/consistency/norm_median.h"
 
 namespace slackline::ps {
@@ -178,7 +179,6 @@ class Engine {
 
   Version version() const { return version_; }
   uint64_t samples_applied() const { return samples_applied_; }
-  Epoch members_epoch() const { return epoch_; }
   size_t live_workers() const { return workers_.size(); }
   // Clock of the slowest live worker; without members, the last such clock that was known.
   Clock64 clock_min() const;
@@ -257,14 +257,10 @@ class Engine {
   Worker* Find(const Sender& sender);
   const Worker* Find(const Sender& sender) const;
   absl::Status Unknown(const Sender& sender) const;
-  void Remember(const Sender& sender);
-  // Returns true if this or a newer incarnation of the worker was a member.
-  bool WasHere(const Sender& sender) const;
   // Checks the samples, lineage and version of a push; the mode decides the rest.
   absl::Status CheckPush(const PushEvent& push, const Worker& worker) const;
   // Returns true if the push is an outlier that may be answered at once. Records its norms.
   bool Quarantines(const PushEvent& push, const Worker& worker);
-  static void DropHeld(const Sender& sender, const Worker& worker, Actions& actions);
   void List(WorkerId id, const Worker& worker);
   void Unlist(WorkerId id, Worker& worker);
   void ListAll();
@@ -322,10 +318,10 @@ class Engine {
   Epoch epoch_;
   Clock64 clock_floor_;                 // clock_min() when the last member left
   std::map<WorkerId, Worker> workers_;  // live ones only
-  // Newest incarnation of each worker that ever was a member. Once a worker is out, the engine no longer knows which of
+  // Workers that ever were members. Once a worker is out, the engine no longer knows which of
   // its pushes were applied, so that incarnation must not come back. Storing an Incarnation takes less memory than
   // storing all of that.
-  std::map<WorkerId, Incarnation> newest_;
+  NewestIncarnations newest_;
   // Indexes of workers_; Change maintains them.
   ClockCounts clocks_;                           // clocks of all workers
   ClockCounts missing_;                          // clocks of workers whose next push is not held

@@ -51,6 +51,16 @@ std::string WhoIsAwaited(const WaitingAction& waiting, const EngineConfig& confi
   return text;
 }
 
+// Returns the answers to the pushes of the step.
+std::vector<std::pair<Sender, Answer>> AnswersOf(const ApplyAction& apply) {
+  std::vector<std::pair<Sender, Answer>> answers;
+  for (const ApplyAction::Part& part : apply.parts) {
+    answers.emplace_back(part.push.sender, Answer{part.push.sequence, Outcome::kApplied, DiscardReason::kNone,
+                                                  apply.version, part.staleness});
+  }
+  return answers;
+}
+
 }  // namespace
 
 void ShardHost::Execute(const Actions& actions) {
@@ -106,15 +116,6 @@ void ShardHost::Execute(const ApplyAction& apply) {
     held_.erase(part.push);
   }
   if (awaits_cut() && version_.number >= cut_at_) TakeCut();
-}
-
-std::vector<std::pair<Sender, Answer>> ShardHost::AnswersOf(const ApplyAction& apply) {
-  std::vector<std::pair<Sender, Answer>> answers;
-  for (const ApplyAction::Part& part : apply.parts) {
-    answers.emplace_back(part.push.sender, Answer{part.push.sequence, Outcome::kApplied, DiscardReason::kNone,
-                                                  apply.version, part.staleness});
-  }
-  return answers;
 }
 
 SliceView ShardHost::Reference(const ApplyAction::Part& part) {
@@ -254,15 +255,16 @@ bool ShardHost::TryServe(const Asked& asked) {
   // Whoever has some version has what is frozen.
   reply.elements = asked.known ? config_.extent.pushed() : config_.extent.size();
   if (asked.averaged) {
-    reply.weights = PinAveraged();
+    reply.weights = pinned_.PinAveraged(version_, [this] { return state_.AveragedView(); });
     if (reply.weights == nullptr) return false;
   } else if (asked.known != version_) {
     // Holds the version until the peer does.
-    std::shared_ptr<const PinnedView> view;
-    Pinned* const pinned = Pin(asked, view);
-    if (pinned == nullptr) return false;
+    const std::shared_ptr<const PinnedView> view = pinned_.Pin(
+        {version_, engine_.clock_min()}, [this] { return state_.View(); },
+        [&](const PastState& state) { return WillDo(state, asked); });
+    if (view == nullptr) return false;
     reply.version = view->version();
-    if (asked.known != reply.version) reply.weights = Hold(*pinned, view, asked);
+    if (asked.known != reply.version) reply.weights = pinned_.Hold(view, asked.peer, asked.id, time_.Now());
     if (asked.sender) references_.Sent(*asked.sender, asked.queued_max, reply.version, view->view());
   } else if (asked.sender && config_.references_max > 0) {
     references_.Sent(*asked.sender, asked.queued_max, version_, state_.View());
@@ -272,53 +274,12 @@ bool ShardHost::TryServe(const Asked& asked) {
   return true;
 }
 
-ShardHost::Pinned* ShardHost::Pin(const Asked& asked, std::shared_ptr<const PinnedView>& view) {
-  std::erase_if(pinned_, [](const Pinned& pinned) { return pinned.view.expired(); });
-  // Readers may let go of one meanwhile, but the newest is the current one or will do only if it is kept.
-  if (!pinned_.empty()) view = pinned_.back().view.lock();
-  const bool current = view != nullptr && view->version() == version_;
-  // This one is superseded, too, by the next push.
-  if (!current && pinned_.size() < config_.pinned_versions_max) {
-    view = std::make_shared<const PinnedView>(version_, state_.View(), config_.on_unpinned);
-    pinned_.push_back({view, {version_, engine_.clock_min()}, {}});
-    return &pinned_.back();
-  }
-  // Clocks only rise: if the newest will not do, no older one will.
-  if (view == nullptr || (!current && !WillDo(pinned_.back().state, asked))) return nullptr;
-  return &pinned_.back();
-}
-
-std::shared_ptr<const PinnedView> ShardHost::PinAveraged() {
-  std::erase_if(averaged_, [](const auto& view) { return view.expired(); });
-  std::shared_ptr<const PinnedView> view;
-  if (!averaged_.empty()) view = averaged_.back().lock();
-  if (view != nullptr && view->version() == version_) return view;
-  if (averaged_.size() >= config_.pinned_versions_max) return nullptr;
-  view = std::make_shared<const PinnedView>(version_, state_.AveragedView(), config_.on_unpinned);
-  averaged_.push_back(view);
-  return view;
-}
-
-size_t ShardHost::pinned_versions() const {
-  return static_cast<size_t>(
-      std::count_if(pinned_.begin(), pinned_.end(), [](const Pinned& pinned) { return !pinned.view.expired(); }));
-}
-
 bool ShardHost::WillDo(const PastState& state, const Asked& asked) const {
   // A reader wants the weights as they are.
   if (!asked.sender) return false;
   const Version& version = state.version;
   const bool back = asked.known && asked.known->lineage == version.lineage && version.number < asked.known->number;
   return !back && engine_.MayServe(state, *asked.sender, asked.clock);
-}
-
-std::shared_ptr<const PinnedView> ShardHost::Hold(Pinned& pinned, const std::shared_ptr<const PinnedView>& view,
-                                                  const Asked& asked) {
-  // One of its own for each reply, so that it shows who still has one.
-  auto hold = std::make_shared<const std::shared_ptr<const PinnedView>>(view);
-  std::erase_if(pinned.holders, [](const Holder& holder) { return holder.hold.expired(); });
-  pinned.holders.push_back({asked.peer, asked.id, time_.Now(), hold});
-  return std::shared_ptr<const PinnedView>(hold, view.get());
 }
 
 void ShardHost::Retry() {
@@ -332,10 +293,7 @@ void ShardHost::Retry() {
 
 void ShardHost::Forget(const Peer* peer) {
   std::erase_if(blocked_, [&](const Blocked& blocked) { return blocked.asked.peer == peer; });
-  // What it holds is freed when its call ends; nobody is left to be told.
-  for (Pinned& pinned : pinned_) {
-    std::erase_if(pinned.holders, [&](const Holder& holder) { return holder.peer == peer; });
-  }
+  pinned_.Forget(peer);
 }
 
 void ShardHost::ForgetOldest(const Caller& caller) {
@@ -389,18 +347,13 @@ void ShardHost::EndLateReaders(absl::Time now) {
   const absl::Time since = now - config_.engine.notice_every;
   if (journal_ != nullptr && !journal_->MayServe()) return;  // they wait for something else
   const bool late = std::any_of(blocked_.begin(), blocked_.end(), [&](const Blocked& b) { return b.since <= since; });
-  if (!late || !state_.seeded() || pinned_.empty()) return;
-  const auto oldest = pinned_.front().view.lock();
-  if (oldest == nullptr) return;
-  std::vector<Holder> ended;
-  for (const Holder& holder : pinned_.front().holders) {
-    if (!holder.hold.expired() && holder.since <= since) ended.push_back(holder);
-  }
-  // Ending a stream takes its holders out of the lists above.
-  for (const Holder& holder : ended) {
+  if (!late || !state_.seeded()) return;
+  const PinnedVersions::Late ended = pinned_.HoldersSince(since);
+  // Ending a stream takes its holders out of the lists.
+  for (const PinnedVersions::Holder& holder : ended.holders) {
     const std::string why = absl::StrCat(
-        "shard ", config_.shard.value(), ": this stream holds version ", ToString(oldest->version()), " of pull ",
-        holder.id.value(), " since ", Readable(now - holder.since), " and others wait for its memory; at most ",
+        "shard ", config_.shard.value(), ": this stream holds version ", ToString(ended.version), " of pull ",
+        holder.pull.value(), " since ", Readable(now - holder.since), " and others wait for its memory; at most ",
         config_.pinned_versions_max, " superseded versions are kept (limits.pinned_versions_max)");
     log::Warning(why);
     holder.peer->End(absl::ResourceExhaustedError(why));

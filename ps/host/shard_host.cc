@@ -65,6 +65,9 @@ ShardHost::ShardHost(ShardConfig config, StagingBudget& budget, ServiceMetrics& 
              {.segment = segment_, .versions_kept = segment_ == nullptr ? 1 : VersionsHeld(config_)}),
       version_(engine_.version()),
       references_(config_.references_max),
+      repeats_(engine_),
+      pinned_(config_.pinned_versions_max, config_.on_unpinned),
+      followed_(config_.engine.window_max),
       awaits_snapshot_(config_.snapshots) {
   engine_.PlantForTest(config_.bugs);
 }
@@ -134,7 +137,7 @@ wire::ShardState ShardHost::Greet() const {
 
 void ShardHost::Disconnected(const Caller& caller) {
   arriving_.erase(caller.peer);
-  to_be_repeated_.erase(caller.peer);
+  repeats_.Forget(caller.peer);
   Forget(caller.peer);
   if (Find(caller.sender) != caller.peer) return;  // a reader, or the worker has a newer stream
   members_.erase(caller.sender);
@@ -235,7 +238,7 @@ void ShardHost::Begin(const Caller& caller, const wire::PushChunk& chunk) {
   if (!admitted.ok()) {
     Refuse(*caller.peer, chunk, admitted.status());
     const bool later = absl::IsResourceExhausted(admitted.status()) || absl::IsUnavailable(admitted.status());
-    if (later && !chunk.seed()) NoteToBeRepeated(caller, Sequence(chunk.sequence()));
+    if (later && !chunk.seed()) repeats_.Note(caller, Sequence(chunk.sequence()));
     admitted = Arriving{Sequence(), false, Fate::kSwallow, StagedPush()};
     admitted->to_be_repeated = later;
   }
@@ -244,18 +247,6 @@ void ShardHost::Begin(const Caller& caller, const wire::PushChunk& chunk) {
   admitted->shared_memory = chunk.has_segment_offset();
   admitted->copied = chunk.has_segment_offset() && (chunk.seed() || CopiesPushes());
   arriving_[caller.peer] = *std::move(admitted);
-}
-
-void ShardHost::NoteToBeRepeated(const Caller& caller, Sequence sequence) {
-  // Not one that is behind it already.
-  if (engine_.Admit(caller.sender, sequence) == Engine::Admission::kStage) to_be_repeated_[caller.peer] = sequence;
-}
-
-std::optional<Sequence> ShardHost::AwaitedAgain(const Caller& caller, Sequence sequence) const {
-  const auto found = to_be_repeated_.find(caller.peer);
-  if (found == to_be_repeated_.end() || sequence <= found->second) return std::nullopt;
-  if (engine_.Admit(caller.sender, found->second) != Engine::Admission::kStage) return std::nullopt;
-  return found->second;
 }
 
 absl::StatusOr<ShardHost::Arriving> ShardHost::Admit(const Caller& caller, const wire::PushChunk& chunk) {
@@ -267,7 +258,7 @@ absl::StatusOr<ShardHost::Arriving> ShardHost::Admit(const Caller& caller, const
       return Arriving{sequence, false, Fate::kAnswer, StagedPush()};
     case Engine::Admission::kRefuse: {
       // It was on its way when the one before it was refused for now: no gap that the worker could help.
-      if (const std::optional<Sequence> first = AwaitedAgain(caller, sequence)) {
+      if (const std::optional<Sequence> first = repeats_.Before(caller, sequence)) {
         return absl::UnavailableError(absl::StrCat("push ", sequence.value(), " came after push ", first->value(),
                                                    ", which was refused; repeat both"));
       }
@@ -301,7 +292,7 @@ void ShardHost::Commit(const Caller& caller, const wire::PushChunk& chunk, Arriv
   if (absl::Status status = CheckTrailer(commit); !status.ok()) return Refuse(*caller.peer, chunk, status);
   const bool stage = engine_.Admit(caller.sender, arriving.sequence) == Engine::Admission::kStage;
   if (stage && arriving.fate != Fate::kStage) {
-    NoteToBeRepeated(caller, arriving.sequence);
+    repeats_.Note(caller, arriving.sequence);
     return Refuse(*caller.peer, chunk, absl::UnavailableError("the shard has changed under this push; repeat it"));
   }
   double part_norm = 0;

@@ -22,7 +22,10 @@
 #include "parameter_server.pb.h"
 #include "ps/base/service_metrics.h"
 #include "ps/consistency/engine.h"
+#include "ps/host/followed_workers.h"
 #include "ps/host/peer.h"
+#include "ps/host/pinned_versions.h"
+#include "ps/host/repeats.h"
 #include "ps/host/shard_journal.h"
 #include "ps/host/staging.h"
 #include "ps/shard/references.h"
@@ -111,10 +114,8 @@ class ShardHost {
   //   kInternal  the step is to another version
   // Requires: Adopt(); the step has a push, checked, of the whole shard.
   absl::Status Follow(const RecordedStep& step);
-  void Follow(const Sender& sender, const Answer& answer);
-  void Follow(const Sender& sender, Clock64 clock);
-  // Records that the worker is no longer a member.
-  void FollowLeaver(const Sender& sender);
+  // Workers of the copy. The caller passes on what the shard tells of them; Follow() does so for the answers of a step.
+  FollowedWorkers& followed() { return followed_; }
   // Returns OK if the copy is at this version and its weights have this checksum.
   absl::Status Compare(const Version& version, uint64_t checksum) const;
   // Turns the copy into the shard itself, under `lineage` or a later one.
@@ -144,11 +145,12 @@ class ShardHost {
   bool seeded() const { return state_.seeded(); }
   // Segment in which the weights lie; null if they lie on the heap.
   const std::shared_ptr<shm::Segment>& segment() const { return segment_; }
-  // Number of versions that streams still read.
-  size_t pinned_versions() const;
-  // Number of versions kept for delay compensation.
-  size_t reference_versions() const { return references_.versions(); }
-  size_t waiting_pulls() const { return engine_.waiting_pulls() + blocked_.size(); }
+  struct Load {
+    size_t waiting_pulls = 0;
+    size_t pinned_versions = 0;     // versions that streams still read
+    size_t reference_versions = 0;  // versions kept for delay compensation
+  };
+  Load load() const { return {engine_.waiting_pulls() + blocked_.size(), pinned_.versions(), references_.versions()}; }
 
  private:
   // Treatment of the chunks of the sub-push that a stream is sending.
@@ -201,21 +203,7 @@ class ShardHost {
     Peer* peer = nullptr;
     std::deque<Asked> asked;  // oldest first, at most the window
   };
-  // Stream that still sends from a version, or was lent it.
-  struct Holder {
-    Peer* peer = nullptr;
-    PullId id;
-    absl::Time since;
-    std::weak_ptr<const void> hold;
-  };
-  struct Pinned {
-    std::weak_ptr<const PinnedView> view;
-    PastState state;
-    std::vector<Holder> holders;
-  };
 
-  // Returns true if, as far as this copy has heard, the worker has left.
-  bool HasLeft(const Sender& sender) const;
   void Begin(const Caller& caller, const wire::PushChunk& chunk);
   absl::Status Stage(const wire::PushChunk& chunk, rpc::Payload payload, Arriving& arriving) const;
   // Returns true if pushes in shared memory are copied on arrival, because their worker can write there at any time. A
@@ -235,8 +223,6 @@ class ShardHost {
   void Execute(const RefuseAction& refuse);
   void Execute(const WaitingAction& waiting);
   void Execute(const LostAction& lost);
-  // Returns the answers to the pushes of the step.
-  static std::vector<std::pair<Sender, Answer>> AnswersOf(const ApplyAction& apply);
   // Sends the answer to the worker, once the journal lets it.
   void Tell(const Sender& sender, const Answer& answer);
   // Returns the weights that a push was computed from, if they are kept and are not the current ones; else an empty
@@ -250,16 +236,8 @@ class ShardHost {
   // Hands the weights to the peer, or keeps the pull until that is possible.
   void Serve(const Asked& asked);
   bool TryServe(const Asked& asked);
-  // Returns the current version to send from. If too many other versions are being sent from, returns the newest of
-  // them that will do for this pull; null if none will.
-  Pinned* Pin(const Asked& asked, std::shared_ptr<const PinnedView>& view);
-  // Returns the average of the weights as it is now; null if too many of its versions are being sent from.
-  std::shared_ptr<const PinnedView> PinAveraged();
   // Returns true if a superseded version may answer the pull.
   bool WillDo(const PastState& state, const Asked& asked) const;
-  // Returns a reference that the peer keeps as long as it reads.
-  std::shared_ptr<const PinnedView> Hold(Pinned& pinned, const std::shared_ptr<const PinnedView>& view,
-                                         const Asked& asked);
   // Ends the streams that hold the oldest version, if pulls have waited long for memory.
   void EndLateReaders(absl::Time now);
   void Forget(const Peer* peer);
@@ -267,11 +245,6 @@ class ShardHost {
   void ForgetOldest(const Caller& caller);
   void NotifyBlocked(Blocked& blocked, absl::Time now);
   Peer* Find(const Sender& sender) const;
-  // Records a push that is refused for now: the pushes behind it, which are on their way, must be repeated too.
-  void NoteToBeRepeated(const Caller& caller, Sequence sequence);
-  // Returns, for a push ahead of its turn, the push that must be repeated before it. Nullopt if the gap is the worker's
-  // own.
-  std::optional<Sequence> AwaitedAgain(const Caller& caller, Sequence sequence) const;
   void Refuse(Peer& peer, const wire::PushChunk& chunk, const absl::Status& status);
 
   const ShardConfig config_;
@@ -286,20 +259,16 @@ class ShardHost {
   std::map<Sender, Member> members_;  // members with an open stream
   References references_;             // declared before held_, whose uses it counts
   std::map<const Peer*, Arriving> arriving_;
-  std::map<const Peer*, Sequence> to_be_repeated_;  // first push of each peer that was refused for now
-  std::map<PushRef, Held> held_;                    // complete and checked pushes
-  std::optional<WorkerId> pushing_;                 // worker whose push led to the engine's actions
+  Repeats repeats_;
+  std::map<PushRef, Held> held_;     // complete and checked pushes
+  std::optional<WorkerId> pushing_;  // worker whose push led to the engine's actions
   std::vector<Blocked> blocked_;
-  std::vector<Pinned> pinned_;                             // oldest first
-  std::vector<std::weak_ptr<const PinnedView>> averaged_;  // versions of the average, oldest first
-  std::map<Sender, Gap> lost_;                             // gap that each member must be told of
+  PinnedVersions pinned_;
+  std::map<Sender, Gap> lost_;  // gap that each member must be told of
   ShardJournal* journal_ = nullptr;
-  // State for the engine of a copy, without the workers. replica_workers_ has the newest incarnation of each worker.
-  std::optional<EngineState> replica_;
-  std::map<WorkerId, WorkerClock> replica_workers_;  // members
-  std::map<WorkerId, Incarnation> replica_gone_;     // newest incarnation of each worker that has left
-  bool awaits_snapshot_;                             // no weights are served before the first snapshot
-  std::function<void(ShardCut)> take_cut_;           // null if no cut is wanted
+  FollowedWorkers followed_;                // of a copy
+  bool awaits_snapshot_;                    // no weights are served before the first snapshot
+  std::function<void(ShardCut)> take_cut_;  // null if no cut is wanted
   uint64_t cut_at_ = 0;
 };
 

@@ -218,7 +218,7 @@ absl::Status BackupFeed::Handle(const wire::ReplicaAnswer& answer) {
   if (!copy.ok()) return copy.status();
   const absl::StatusOr<Answer> known = FromMessage(answer.answer());
   if (!known.ok()) return known.status();
-  (*copy)->host->Follow({WorkerId(answer.worker()), Incarnation(answer.incarnation())}, *known);
+  (*copy)->host->followed().Answered({WorkerId(answer.worker()), Incarnation(answer.incarnation())}, *known);
   return absl::OkStatus();
 }
 
@@ -227,9 +227,9 @@ absl::Status BackupFeed::Handle(const wire::ReplicaClock& clock) {
   if (!copy.ok()) return copy.status();
   const Sender sender = {WorkerId(clock.worker()), Incarnation(clock.incarnation())};
   if (clock.left()) {
-    (*copy)->host->FollowLeaver(sender);
+    (*copy)->host->followed().Left(sender);
   } else {
-    (*copy)->host->Follow(sender, Clock64(clock.clock()));
+    (*copy)->host->followed().Joined(sender, Clock64(clock.clock()));
   }
   return absl::OkStatus();
 }

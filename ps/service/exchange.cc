@@ -73,14 +73,14 @@ void Exchange::WriteCheckpoint(CheckpointCut cut) {
         [this, folder = std::filesystem::path(cut.folder).parent_path().string()](
             uint64_t checkpoint, uint32_t attempt, const CheckpointWriter::Written& written) {
           metrics_.checkpoint_disk.Look(folder);
-          mailbox_->Post([this, checkpoint, attempt, written] { table_.CheckpointDone(checkpoint, attempt, written); });
+          mailbox_->Post([this, checkpoint, attempt, written] { table_.cuts().Done(checkpoint, attempt, written); });
         });
   }
   writer_->Write(std::move(cut));
 }
 
 void Exchange::CheckpointHeard(uint64_t checkpoint) {
-  mailbox_->Post([this, checkpoint] { table_.CheckpointHeard(checkpoint); });
+  mailbox_->Post([this, checkpoint] { table_.cuts().Heard(checkpoint); });
 }
 
 void Exchange::BackupReleased(uint64_t attachment) {

@@ -40,7 +40,7 @@ absl::StatusOr<shm::DescriptorReply> MemoryDesk::Serve(shm::DescriptorMessage me
     if (!mapped.ok()) return mapped.status();
     push_segment = *std::move(mapped);
   }
-  using Grant = absl::StatusOr<ShardTable::SegmentGrant>;
+  using Grant = absl::StatusOr<SegmentGrant>;
   const absl::StatusOr<Grant> granted = mailbox_.Ask<Grant>(
       [this, request, push_segment] { return table_.GrantSegments(request, push_segment); }, timeout_);
   if (!granted.ok()) return granted.status();

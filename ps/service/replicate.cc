@@ -91,10 +91,9 @@ absl::Status ShardTable::Follow(const wire::ReplicaFrame& frame, const rpc::Payl
   if (std::exchange(begins_, false) && (feed_->handled() > 0 || hosts_.empty())) {
     feed_ = std::make_unique<BackupFeed>(identity_.job, BackupFeed::Hosts(), time_);
     hosts_.clear();
-    std::vector<StoredShard> stores;
-    absl::StatusOr<BackupFeed::Hosts> hosts = MakeHosts(backup_, stores);
-    if (!hosts.ok()) return hosts.status();
-    hosts_ = *std::move(hosts);
+    absl::StatusOr<ShardBuilder::Built> built = builder_.Build(backup_, *budget_);
+    if (!built.ok()) return built.status();
+    hosts_ = std::move(built->shards);
     feed_ = std::make_unique<BackupFeed>(identity_.job, hosts_, time_);
   }
   return feed_->Receive(frame, payload);

@@ -100,7 +100,7 @@ absl::Status ShardTable::Take(const wire::TakeShardsRequest& request) {
     spec.set_begin(host->config().extent.begin);
     spec.set_end(host->config().extent.end);
   }
-  if (absl::Status status = CheckExtents(all); !status.ok()) return status;
+  if (absl::Status status = CheckShards(all, job_); !status.ok()) return status;
   MakeBudget(all);
   ForgetTaken();
   last_move_ = request.move();
@@ -136,10 +136,9 @@ absl::Status ShardTable::FollowTaken(const wire::ReplicaFrame& frame, const rpc:
   if (std::exchange(taken_->begins, false)) {
     taken_->feed.reset();
     taken_->hosts.clear();
-    std::vector<StoredShard> stores;
-    absl::StatusOr<BackupFeed::Hosts> hosts = MakeHosts(taken_->install, stores);
-    if (!hosts.ok()) return hosts.status();
-    taken_->hosts = *std::move(hosts);
+    absl::StatusOr<ShardBuilder::Built> built = builder_.Build(taken_->install, *budget_);
+    if (!built.ok()) return built.status();
+    taken_->hosts = std::move(built->shards);
     taken_->feed = std::make_unique<BackupFeed>(identity_.job, taken_->hosts, time_);
   }
   return taken_->feed->Receive(frame, payload);
@@ -182,7 +181,7 @@ absl::Status ShardTable::Move(const wire::InstallShardsRequest& request) {
   kill_point::Passed("move");
   // Nothing fails from here on.
   EndWhere([](const Caller&) { return true; }, absl::UnavailableError("the shard map has changed; fetch it anew"));
-  grants_.clear();
+  grants_.Clear();
   std::set<uint32_t> wanted;
   for (const wire::ShardSpec& spec : request.shards()) wanted.insert(spec.shard());
   GiveUp(wanted);
@@ -194,8 +193,7 @@ absl::Status ShardTable::Move(const wire::InstallShardsRequest& request) {
     std::unique_ptr<ShardHost>& host = hosts_[spec.shard()];
     host = std::move(taken_->hosts.at(spec.shard()));
     host->Promote(Lineage(request.restore_lineage()));
-    if (hooks_.on_stores == nullptr || request.snapshot_folder().empty()) continue;
-    stores.push_back(StoreOf(request, spec, *host));
+    if (builder_.keeps_snapshots(request)) stores.push_back(builder_.StoreOf(request, *host));
   }
   if (added > 0) ForgetTaken();
   if (!stores.empty()) hooks_.on_stores(std::move(stores));
@@ -210,11 +208,9 @@ absl::Status ShardTable::Move(const wire::InstallShardsRequest& request) {
 void ShardTable::GiveUp(const std::set<uint32_t>& wanted) {
   std::vector<ShardId> gone;
   for (const auto& [id, host] : hosts_) {
-    // A cut that still waits would be one of other shards.
-    if (host->awaits_cut()) host->CutAt(std::nullopt, [](const ShardCut&) {});
     if (!wanted.contains(id)) gone.push_back(ShardId(id));
   }
-  cut_ = {};
+  cuts_.GiveUp();
   if (gone.empty()) return;
   // What was withheld is answered where the shards are now.
   CloseLog(absl::OkStatus());

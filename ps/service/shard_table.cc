@@ -39,7 +39,20 @@ absl::Status CheckShape(const wire::WorkerFrame& frame, size_t payload_bytes) {
 
 ShardTable::ShardTable(const job::Job& job, const Timeouts& timeouts, ServiceMetrics& metrics, const TimeSource& time,
                        Hooks hooks)
-    : job_(job), timeouts_(timeouts), metrics_(metrics), time_(time), hooks_(std::move(hooks)) {}
+    : job_(job),
+      timeouts_(timeouts),
+      metrics_(metrics),
+      time_(time),
+      hooks_(std::move(hooks)),
+      builder_(job_,
+               {.timeouts = timeouts,
+                .keeps_snapshots = hooks_.on_stores != nullptr,
+                .on_unpinned = hooks_.on_unpinned,
+                .on_seeded = hooks_.on_seeded,
+                .open_database = hooks_.open_database},
+               metrics, time),
+      cuts_(hosts_, metrics, time, hooks_.on_cut),
+      grants_(job_.limits().streams_max(), timeouts.worker_dead(), time) {}
 
 ShardTable::~ShardTable() = default;
 
@@ -152,7 +165,7 @@ absl::Status ShardTable::Open(Peer& peer, const wire::Hello& hello) {
     for (const auto& [id, host] : hosts_) *welcome.add_shards() = host->Greet();
   }
   // A token is good once, and a Hello that is refused must not use it up.
-  TakeGrant(hello.segment_token(), caller);
+  grants_.Take(hello.segment_token(), caller);
   welcome.set_shared_memory(caller.shared_memory);
   callers_[&peer] = caller;
   peer.Send(item);
@@ -285,12 +298,40 @@ void ShardTable::Refuse(Peer& peer, const wire::WorkerItem& item, const absl::St
   peer.Send(answer);
 }
 
+void ShardTable::Release(const Caller& caller, const wire::Release& release) {
+  if (absl::Status status = CheckCount("release", release.shards_size()); !status.ok()) {
+    return Refuse(*caller.peer, wire::WorkerItem(), status);
+  }
+  for (const uint32_t shard : release.shards()) caller.peer->Release(ShardId(shard), PullId(release.id()));
+}
+
+absl::StatusOr<SegmentGrant> ShardTable::GrantSegments(const wire::SegmentRequest& request,
+                                                       std::shared_ptr<const shm::MappedSegment> push_segment) {
+  if (installed_.empty() || feed_ != nullptr) {
+    return absl::UnavailableError("the server has no shards to share yet; try again");
+  }
+  if (absl::Status status = CheckJob(JobId(request.job())); !status.ok()) return status;
+  return grants_.Add({WorkerId(request.worker()), Incarnation(request.incarnation())}, hosts_, std::move(push_segment));
+}
+
 // --- Snapshots --------------------------------------------------------------------------------------------------
 
 std::optional<ShardSnapshot> ShardTable::TakeSnapshot(ShardId shard) const {
   const auto host = hosts_.find(shard.value());
   if (host == hosts_.end() || !host->second->seeded()) return std::nullopt;
   return host->second->Snapshot();
+}
+
+absl::StatusOr<wire::BeginCheckpointReply> ShardTable::BeginCheckpoint(const wire::BeginCheckpointRequest& request) {
+  if (installed_.empty() || feed_ != nullptr) {
+    return absl::UnavailableError("a checkpoint before shards: install the shards first");
+  }
+  if (absl::Status status = CheckCallee(request.job(), request.server_incarnation()); !status.ok()) return status;
+  if (Generation(request.generation()) != generation_) {
+    return absl::FailedPreconditionError(absl::StrCat("checkpoint of shard map generation ", request.generation(),
+                                                      "; the server is at ", generation_.value()));
+  }
+  return cuts_.Begin(request);
 }
 
 void ShardTable::SnapshotDone(ShardId shard, const absl::StatusOr<KeptSnapshot>& kept) {
@@ -310,14 +351,15 @@ void ShardTable::SnapshotDone(ShardId shard, const absl::StatusOr<KeptSnapshot>&
 // --- Time -------------------------------------------------------------------------------------------------------
 
 void ShardTable::Tick() {
-  ForgetOldGrants();
+  grants_.ForgetOld();
   size_t waiting = 0, held = 0, live = 0, pinned = 0, references = 0;
   uint64_t elements = 0, optimizer_elements = 0;
   for (const auto& [id, host] : hosts_) {
     host->Tick();
-    waiting += host->waiting_pulls();
-    pinned += host->pinned_versions();
-    references += host->reference_versions();
+    const ShardHost::Load load = host->load();
+    waiting += load.waiting_pulls;
+    pinned += load.pinned_versions;
+    references += load.reference_versions;
     held += host->engine().held_pushes();
     live = std::max(live, host->engine().live_workers());
     elements += host->config().extent.size();
@@ -365,7 +407,7 @@ ShardTable::Progress ShardTable::progress() const {
   progress.durable = !hosts_.empty() && kept_.size() == hosts_.size();
   if (!snapshot_errors_.empty()) progress.snapshot_error = snapshot_errors_.begin()->second;
   if (budget_ != nullptr) progress.staging_bytes = budget_->used();
-  progress.checkpoint = checkpoint();
+  progress.checkpoint = cuts_.progress();
   if (log_ != nullptr) progress.backup = log_->progress();
   progress.follows = feed_ != nullptr;
   return progress;

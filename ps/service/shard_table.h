@@ -27,6 +27,9 @@
 #include "ps/host/staging.h"
 #include "ps/replication/backup_feed.h"
 #include "ps/replication/replica_log.h"
+#include "ps/service/segment_grants.h"
+#include "ps/service/shard_builder.h"
+#include "ps/service/shard_cuts.h"
 #include "ps/service/snapshot_keeper.h"
 #include "ps/store/checkpoint_writer.h"
 
@@ -55,7 +58,7 @@ class ShardTable {
     // Error of some shard's last snapshot; empty if none failed.
     std::string snapshot_error = {};
     uint64_t staging_bytes = 0;
-    // Result of checkpoint().
+    // Result of ShardCuts::progress().
     wire::CheckpointProgress checkpoint = {};
     // Result of ReplicaLog::progress().
     wire::BackupProgress backup = {};
@@ -73,7 +76,7 @@ class ShardTable {
     std::function<void(std::vector<StoredShard> stores)> on_stores;
     // Called when these shards live elsewhere now, so that their stores must be closed. Null if shards never move.
     std::function<void(const std::vector<ShardId>& shards)> on_stores_gone = nullptr;
-    // Called when all shards have their cuts for a checkpoint. The owner then calls CheckpointDone() with the outcome.
+    // Called when all shards have their cuts for a checkpoint. The owner then calls cuts().Done() with the outcome.
     // Null if this server makes no checkpoints.
     std::function<void(CheckpointCut cut)> on_cut = nullptr;
     // Called with the server whose backup this process is now, or from which it takes shards. The owner then calls
@@ -119,12 +122,6 @@ class ShardTable {
   // Handles the end of a stream. Repeated calls change nothing.
   void Closed(Peer& peer);
 
-  // Shared memory for a worker of this host: the shards' segments, and a token. The worker's own segment is for the
-  // stream that the worker will open with this token.
-  struct SegmentGrant {
-    wire::SegmentOffer offer;
-    std::vector<shm::SharedDescriptor> descriptors;  // segment of each shard in the offer, and the loan flag
-  };
   // Grants shared memory to a worker of this host.
   //   kFailedPrecondition  another job
   //   kUnavailable         no shards yet, or they do not lie in shared memory
@@ -137,16 +134,12 @@ class ShardTable {
   // Records the outcome of writing such a snapshot.
   void SnapshotDone(ShardId shard, const absl::StatusOr<KeptSnapshot>& kept);
 
-  // Cuts the shards, now or when they reach the wanted version. Replaces an earlier cut that is not complete.
+  // Begins a checkpoint; see ShardCuts.
   //   kUnavailable         no shards yet
-  //   kFailedPrecondition  another job or generation, a shard without weights, or a later checkpoint was begun
+  //   kFailedPrecondition  another job or generation
+  //   as ShardCuts::Begin()
   absl::StatusOr<wire::BeginCheckpointReply> BeginCheckpoint(const wire::BeginCheckpointRequest& request);
-  // Records the outcome of a cut. The outcome of a cut that was replaced meanwhile is ignored.
-  void CheckpointDone(uint64_t checkpoint, uint32_t attempt, const CheckpointWriter::Written& written);
-  // Records that the scheduler knows the outcome of the checkpoint.
-  void CheckpointHeard(uint64_t checkpoint);
-  // Progress of the last checkpoint that was begun; empty once the scheduler has heard of its outcome.
-  wire::CheckpointProgress checkpoint() const;
+  ShardCuts& cuts() { return cuts_; }
 
   // --- Replication: replicate.cc ---
 
@@ -183,10 +176,12 @@ class ShardTable {
     ReplicaLog::Bugs log;
   };
   // Plants bugs. Requires: Install() was not called yet.
-  void PlantForTest(const Bugs& bugs) { bugs_ = bugs; }
+  void PlantForTest(const Bugs& bugs) {
+    bugs_ = bugs;
+    builder_.PlantForTest(bugs.engine);
+  }
 
  private:
-  void BeginCut(const wire::BeginCheckpointRequest& request);
   // Returns true if the request gives this process the place of the server that it has followed.
   bool IsPromotion(const wire::InstallShardsRequest& request) const;
   absl::Status Promote(const wire::InstallShardsRequest& request);
@@ -208,29 +203,12 @@ class ShardTable {
   std::vector<ShardId> ShardsHere() const;
   // Makes room in the staging budget for these shards together, at least.
   void MakeBudget(const wire::InstallShardsRequest& request);
-  // Returns the shard's store, not opened yet.
-  StoredShard StoreOf(const wire::InstallShardsRequest& request, const wire::ShardSpec& spec,
-                      const ShardHost& host) const;
-  absl::StatusOr<std::map<uint32_t, std::unique_ptr<ShardHost>>> MakeHosts(const wire::InstallShardsRequest& request,
-                                                                           std::vector<StoredShard>& stores);
   // Checks that the scheduler means this process. A process may have the address of a dead one before the scheduler
   // knows; the scheduler is then told to try again, until it does know.
   absl::Status CheckCallee(uint64_t job, uint64_t incarnation) const;
   absl::Status CheckInstall(const wire::InstallShardsRequest& request) const;
   // Makes room in the staging budget for `workers` workers: more may come than the job has asked for.
   void MakeRoomFor(uint64_t workers);
-  absl::Status CheckExtents(const wire::InstallShardsRequest& request) const;
-  ShardConfig MakeConfig(const wire::InstallShardsRequest& request, const wire::ShardSpec& spec) const;
-  // Makes the shard's host, with the state that the request says to continue from, if any. Adds its store, if it has
-  // one, to `stores`.
-  absl::StatusOr<std::unique_ptr<ShardHost>> MakeHost(const wire::InstallShardsRequest& request,
-                                                      const wire::ShardSpec& spec, bool shared_memory,
-                                                      std::vector<StoredShard>& stores);
-  // Returns a host restored from the newest snapshot that can be read.
-  absl::StatusOr<std::unique_ptr<ShardHost>> RestoreHost(const ShardConfig& config, const SnapshotStore& store,
-                                                         Lineage lineage) const;
-  // Fills a new host from the checkpoint, if the request names one.
-  absl::Status ReadCheckpoint(const wire::InstallShardsRequest& request, ShardHost& host) const;
   // Checks that the frame is for this job and this shard map.
   absl::Status CheckFrame(const wire::WorkerFrame& frame) const;
   // `valid`: result of CheckFrame().
@@ -244,13 +222,6 @@ class ShardTable {
   void Push(const Caller& caller, const wire::PushChunk& chunk, rpc::Payload payload);
   void Pull(const Caller& caller, const wire::Pull& pull);
   void Release(const Caller& caller, const wire::Release& release);
-  // Returns the chunk's bytes in the worker's segment.
-  static absl::StatusOr<rpc::Payload> FindInSegment(const Caller& caller, const wire::PushChunk& chunk,
-                                                    const rpc::Payload& payload);
-  // Forgets the grants of workers that have not come with their token in time.
-  void ForgetOldGrants();
-  // Gives the stream what was granted to its token; the token is then used up.
-  void TakeGrant(const std::string& token, Caller& caller);
   void Refuse(Peer& peer, const wire::WorkerItem& item, const absl::Status& status);
   absl::Status UnknownShard(uint32_t shard) const;
   // Checks the number of shards that an item names, so that no item makes the sequencer go over shards for longer than
@@ -260,14 +231,6 @@ class ShardTable {
   // asked for so far, this pull included.
   bool AsksTooMuch(Peer& peer, const wire::WorkerItem& item, size_t asked);
   void EndWhere(const std::function<bool(const Caller&)>& which, const absl::Status& status);
-
-  // Segments granted to a stream that is not open yet.
-  struct Grant {
-    Sender sender;
-    std::shared_ptr<const shm::MappedSegment> push_segment;
-    std::shared_ptr<shm::LoanFlag> loan;
-    absl::Time since;
-  };
 
   // Shards that are to move here and still live elsewhere.
   struct Taken {
@@ -283,6 +246,9 @@ class ShardTable {
   const TimeSource& time_;
   const Hooks hooks_;
   Bugs bugs_;
+  ShardBuilder builder_;
+  ShardCuts cuts_;
+  SegmentGrants grants_;
 
   ServerIdentity identity_;
   std::string installed_;  // installed request as bytes, without its restore; empty before
@@ -303,13 +269,7 @@ class ShardTable {
   bool begins_ = false;       // true until the new stream brings something; feed_ belongs to the stream before
   std::map<ShardId, KeptSnapshot> kept_;  // newest snapshot of each shard
   std::map<ShardId, std::string> snapshot_errors_;
-  wire::CheckpointProgress checkpoint_;  // last checkpoint; number 0 before the first
-  uint64_t checkpoint_heard_ = 0;
-  bool disk_full_said_ = false;  // the last checkpoint failed because of a full disk
-  absl::Time cut_begun_;         // when checkpoint_ began
-  CheckpointCut cut_;            // cuts for checkpoint_, until all shards are in it
   std::map<const Peer*, Caller> callers_;
-  std::map<std::string, Grant> grants_;  // keyed by token
 };
 
 }  // namespace slackline::ps

@@ -278,17 +278,17 @@ TEST_F(CutTest, ShardsAreCutOnceEachAndTheOutcomeIsToldUntilItIsHeard) {
   EXPECT_EQ(cuts_[0].checkpoint, 3);
   EXPECT_TRUE(table_->BeginCheckpoint(Request(3))->begun()) << "the same call again";
   EXPECT_EQ(cuts_.size(), 1);
-  EXPECT_FALSE(table_->checkpoint().done());
-  table_->CheckpointDone(2, 1, absl::DataLossError("of another one"));
-  EXPECT_FALSE(table_->checkpoint().done());
-  table_->CheckpointDone(3, 1, std::vector<wire::CheckpointFile>(2));
-  EXPECT_TRUE(table_->checkpoint().done());
-  EXPECT_EQ(table_->checkpoint().files_size(), 2);
+  EXPECT_FALSE(table_->cuts().progress().done());
+  table_->cuts().Done(2, 1, absl::DataLossError("of another one"));
+  EXPECT_FALSE(table_->cuts().progress().done());
+  table_->cuts().Done(3, 1, std::vector<wire::CheckpointFile>(2));
+  EXPECT_TRUE(table_->cuts().progress().done());
+  EXPECT_EQ(table_->cuts().progress().files_size(), 2);
   EXPECT_EQ(table_->progress().checkpoint.checkpoint(), 3);
-  table_->CheckpointHeard(2);
-  EXPECT_EQ(table_->checkpoint().checkpoint(), 3);
-  table_->CheckpointHeard(3);
-  EXPECT_EQ(table_->checkpoint().checkpoint(), 0);
+  table_->cuts().Heard(2);
+  EXPECT_EQ(table_->cuts().progress().checkpoint(), 3);
+  table_->cuts().Heard(3);
+  EXPECT_EQ(table_->cuts().progress().checkpoint(), 0);
   EXPECT_EQ(table_->BeginCheckpoint(Request(2)).status().code(), absl::StatusCode::kFailedPrecondition)
       << "an earlier one that was late";
 }
@@ -300,14 +300,14 @@ TEST_F(CutTest, AFullDiskIsSaidOnce) {
   ::testing::internal::CaptureStderr();
   const auto fail = [&](uint64_t checkpoint, const absl::Status& why) {
     ASSERT_TRUE(table_->BeginCheckpoint(Request(checkpoint)).ok());
-    table_->CheckpointDone(checkpoint, 1, why);
+    table_->cuts().Done(checkpoint, 1, why);
   };
   const absl::Status full = absl::ResourceExhaustedError("no space left");
   for (uint64_t checkpoint = 1; checkpoint <= 5; ++checkpoint) fail(checkpoint, full);
   fail(6, absl::UnavailableError("the disk is broken"));
   fail(7, full);
   ASSERT_TRUE(table_->BeginCheckpoint(Request(8)).ok());
-  table_->CheckpointDone(8, 1, std::vector<wire::CheckpointFile>());
+  table_->cuts().Done(8, 1, std::vector<wire::CheckpointFile>());
   fail(9, full);
   log::Flush();
   const std::string said = ::testing::internal::GetCapturedStderr();
@@ -334,7 +334,7 @@ TEST_F(CutTest, CutIsAtTheVersionOrNotAtAll) {
   request.set_at_version(42);
   EXPECT_TRUE(table_->BeginCheckpoint(request)->begun());
   EXPECT_TRUE(cuts_.empty());
-  EXPECT_EQ(table_->checkpoint().awaited_version(), 40);
+  EXPECT_EQ(table_->cuts().progress().awaited_version(), 40);
   request = Request(1, 4);
   request.set_at_version(40);
   EXPECT_TRUE(table_->BeginCheckpoint(request)->begun());

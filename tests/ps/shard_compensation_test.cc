@@ -103,7 +103,7 @@ TEST_F(ShardCompensationTest, CompensatesForWhatOthersHaveDoneSinceThePull) {
     Start(mode, 3);
     Pull(alice_);
     Pull(bob_);
-    EXPECT_EQ(host_->reference_versions(), 1u) << "the same version";
+    EXPECT_EQ(host_->load().reference_versions, 1u) << "the same version";
     Push(alice_, 4);
     EXPECT_EQ(Weight(), 6);
     // 1 + 2 x 1 x 1 x (6 - 10) = -7.
@@ -121,9 +121,9 @@ TEST_F(ShardCompensationTest, APushFromAVersionThatIsGoneIsAppliedAsItIsAndCount
   Pull(bob_);
   Pull(carol_);  // 9
   Push(bob_, 1);
-  EXPECT_EQ(host_->reference_versions(), 2u);
+  EXPECT_EQ(host_->load().reference_versions, 2u);
   Pull(bob_);  // 8, which takes the place of 10
-  EXPECT_EQ(host_->reference_versions(), 2u);
+  EXPECT_EQ(host_->load().reference_versions, 2u);
   Push(alice_, 1);
   EXPECT_EQ(Weight(), 7);
   EXPECT_EQ(Uncompensated(), 1);
@@ -142,11 +142,11 @@ TEST_F(ShardCompensationTest, VersionsOfWorkersThatLeftAreLetGo) {
     Pull(*person);
     Push(*person, 1);
   }
-  EXPECT_EQ(host_->reference_versions(), 3u);
+  EXPECT_EQ(host_->load().reference_versions, 3u);
   SetMembers({&bob_});
-  EXPECT_EQ(host_->reference_versions(), 1u);
+  EXPECT_EQ(host_->load().reference_versions, 1u);
   SetMembers({});
-  EXPECT_EQ(host_->reference_versions(), 0u);
+  EXPECT_EQ(host_->load().reference_versions, 0u);
 }
 
 TEST_F(ShardCompensationTest, SoftsyncCompensatesEachPushOfAGroupByItself) {
@@ -163,7 +163,7 @@ TEST_F(ShardCompensationTest, SoftsyncCompensatesEachPushOfAGroupByItself) {
   Push(bob_, 1);
   EXPECT_EQ(Weight(), 9);
   EXPECT_EQ(Uncompensated(), 0);
-  EXPECT_EQ(host_->reference_versions(), 2u);
+  EXPECT_EQ(host_->load().reference_versions, 2u);
 }
 
 TEST_F(ShardCompensationTest, TheSegmentHasRoomForReferences) {

@@ -354,7 +354,7 @@ TEST_F(ShardHostTest, NewestPinnedVersionServesPullsThatItSatisfies) {
     Push(bob_, push);
   }
   ASSERT_EQ(slow.replies.size(), 2);  // versions 1 and 2
-  EXPECT_EQ(host_->pinned_versions(), 2);
+  EXPECT_EQ(host_->load().pinned_versions, 2);
   host_->Pull(alice_, {kAlice, PullId(1), Clock64(1)}, std::nullopt);
   ASSERT_EQ(alice_peer_.replies.size(), 1);
   EXPECT_EQ(alice_peer_.replies[0].version.number, 2);
@@ -366,7 +366,7 @@ TEST_F(ShardHostTest, NewestPinnedVersionServesPullsThatItSatisfies) {
   host_->Pull(bob_, {kBob, PullId(1), Clock64(3)}, std::nullopt);
   host_->Pull(alice_, {kAlice, PullId(3), Clock64(1)}, Version{Lineage(1), 3});
   EXPECT_TRUE(bob_peer_.replies.empty());
-  EXPECT_EQ(host_->waiting_pulls(), 2);
+  EXPECT_EQ(host_->load().waiting_pulls, 2);
 }
 
 TEST_F(ShardHostTest, LateReadersOfTheOldestVersionAreEndedAndTold) {

@@ -1,0 +1,72 @@
+#include "ps/host/pinned_versions.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/check.h"
+
+namespace slackline::ps {
+
+std::shared_ptr<const PinnedView> PinnedVersions::Pin(const PastState& current, MakeView view,
+                                                      absl::FunctionRef<bool(const PastState&)> will_do) {
+  std::erase_if(pinned_, [](const Pinned& pinned) { return pinned.view.expired(); });
+  // Readers may let go of one meanwhile, but the newest is the current one or will do only if it is kept.
+  std::shared_ptr<const PinnedView> newest;
+  if (!pinned_.empty()) newest = pinned_.back().view.lock();
+  const bool is_current = newest != nullptr && newest->version() == current.version;
+  // This one is superseded, too, by the next push.
+  if (!is_current && pinned_.size() < versions_max_) {
+    newest = std::make_shared<const PinnedView>(current.version, view(), on_unpinned_);
+    pinned_.push_back({newest, current, {}});
+    return newest;
+  }
+  // Clocks only rise: if the newest will not do, no older one will.
+  if (newest == nullptr || is_current || will_do(pinned_.back().state)) return newest;
+  return nullptr;
+}
+
+std::shared_ptr<const PinnedView> PinnedVersions::PinAveraged(const Version& current, MakeView view) {
+  std::erase_if(averaged_, [](const auto& averaged) { return averaged.expired(); });
+  std::shared_ptr<const PinnedView> newest;
+  if (!averaged_.empty()) newest = averaged_.back().lock();
+  if (newest != nullptr && newest->version() == current) return newest;
+  if (averaged_.size() >= versions_max_) return nullptr;
+  newest = std::make_shared<const PinnedView>(current, view(), on_unpinned_);
+  averaged_.push_back(newest);
+  return newest;
+}
+
+std::shared_ptr<const PinnedView> PinnedVersions::Hold(const std::shared_ptr<const PinnedView>& view, Peer* peer,
+                                                       PullId pull, absl::Time now) {
+  SLACKLINE_CHECK(!pinned_.empty() && pinned_.back().view.lock() == view);
+  std::vector<Holder>& holders = pinned_.back().holders;
+  // One of its own for each reply, so that it shows who still has one.
+  auto hold = std::make_shared<const std::shared_ptr<const PinnedView>>(view);
+  std::erase_if(holders, [](const Holder& holder) { return holder.hold.expired(); });
+  holders.push_back({peer, pull, now, hold});
+  return std::shared_ptr<const PinnedView>(hold, view.get());
+}
+
+void PinnedVersions::Forget(const Peer* peer) {
+  for (Pinned& pinned : pinned_) {
+    std::erase_if(pinned.holders, [&](const Holder& holder) { return holder.peer == peer; });
+  }
+}
+
+size_t PinnedVersions::versions() const {
+  return static_cast<size_t>(
+      std::count_if(pinned_.begin(), pinned_.end(), [](const Pinned& pinned) { return !pinned.view.expired(); }));
+}
+
+PinnedVersions::Late PinnedVersions::HoldersSince(absl::Time since) const {
+  if (pinned_.empty()) return {};
+  const auto oldest = pinned_.front().view.lock();
+  if (oldest == nullptr) return {};
+  Late late = {oldest->version(), {}};
+  for (const Holder& holder : pinned_.front().holders) {
+    if (!holder.hold.expired() && holder.since <= since) late.holders.push_back(holder);
+  }
+  return late;
+}
+
+}  // namespace slackline::ps

@@ -1,0 +1,70 @@
+// PinnedVersions: the versions of a shard's weights that streams still read, and which stream reads which.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/time/time.h"
+#include "common/ids.h"
+#include "ps/consistency/engine.h"
+#include "ps/host/peer.h"
+#include "ps/shard/slice.h"
+
+namespace slackline::ps {
+
+// Thread-safety: none; the sequencer calls it. Views may be let go on any thread.
+// Ownership:     borrows peers until Forget().
+// Invariant:     at most `versions_max` versions of the weights are kept for readers, and as many of their average.
+class PinnedVersions {
+ public:
+  // `on_unpinned`: called when a version is no longer being sent; on any thread.
+  PinnedVersions(size_t versions_max, std::function<void()> on_unpinned)
+      : versions_max_(versions_max), on_unpinned_(std::move(on_unpinned)) {}
+
+  using MakeView = absl::FunctionRef<SliceView()>;
+  // Returns the current version to send from. If too many other versions are being sent from, returns the newest of
+  // them if it `will_do`, else null.
+  std::shared_ptr<const PinnedView> Pin(const PastState& current, MakeView view,
+                                        absl::FunctionRef<bool(const PastState&)> will_do);
+  // Returns the average of the weights at the current version; null if too many of its versions are being sent from.
+  std::shared_ptr<const PinnedView> PinAveraged(const Version& current, MakeView view);
+  // Returns a reference to what Pin() has just returned. The peer keeps it as long as it reads for this pull.
+  std::shared_ptr<const PinnedView> Hold(const std::shared_ptr<const PinnedView>& view, Peer* peer, PullId pull,
+                                         absl::Time now);
+  // Forgets a peer whose stream ends. What it holds is freed when its call ends.
+  void Forget(const Peer* peer);
+
+  // Number of versions that streams still read, without averages.
+  size_t versions() const;
+  // A stream that still sends from the oldest version, or was lent it.
+  struct Holder {
+    Peer* peer = nullptr;
+    PullId pull;
+    absl::Time since;
+    std::weak_ptr<const void> hold;
+  };
+  struct Late {
+    Version version;
+    std::vector<Holder> holders;
+  };
+  // Returns who has held the oldest version since `since` or longer.
+  Late HoldersSince(absl::Time since) const;
+
+ private:
+  struct Pinned {
+    std::weak_ptr<const PinnedView> view;
+    PastState state;
+    std::vector<Holder> holders;
+  };
+
+  const size_t versions_max_;
+  const std::function<void()> on_unpinned_;
+  std::vector<Pinned> pinned_;                             // oldest first
+  std::vector<std::weak_ptr<const PinnedView>> averaged_;  // oldest first
+};
+
+}  // namespace slackline::ps
