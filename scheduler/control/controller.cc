@@ -9,26 +9,13 @@
 #include "common/address.h"
 #include "common/job/push_samples.h"
 #include "common/member_name.h"
+#include "scheduler/control/job_view.h"
 
 namespace slackline::scheduler {
 namespace {
 
 // How soon a worker that has nothing to do asks again, in T.
 constexpr int kStandbyRetryHeartbeats = 1;
-
-JobSetting SettingOf(const Controller::Config& config) {
-  return {.job = config.job, .id = config.id, .timeouts = config.timeouts, .keeps_state = config.keeps_state};
-}
-
-Membership::Config MembershipConfig(const Controller::Config& config) {
-  Membership::Config membership;
-  membership.timeouts = config.timeouts;
-  membership.servers = config.job.cluster().servers();
-  // Nobody takes over from a server at once: its death costs what was pushed since the last snapshot, or the run. It is
-  // believed as late as a worker's.
-  membership.server_silence_max = config.timeouts.worker_dead();
-  return membership;
-}
 
 // Images that a range has for each whole push.
 uint32_t RangeUnit(const job::Job& job, uint32_t batch_size, const ModelLayout& layout) {
@@ -57,14 +44,6 @@ Tasks::Config TasksConfig(const job::Job& job, const ModelLayout& layout) {
   return tasks;
 }
 
-BatchSizes BatchSizesOf(const job::Training& training) {
-  BatchSizes::Config sizes;
-  sizes.batch_size = training.batch_size();
-  sizes.least = training.batch_size_min();
-  sizes.balance = training.batch() == job::Training::BALANCE;
-  return BatchSizes(sizes);
-}
-
 wire::WorkerState ToWire(WorkerState state) {
   switch (state) {
     case WorkerState::kLive:
@@ -81,27 +60,14 @@ wire::WorkerState ToWire(WorkerState state) {
 Controller::Controller(const Config& config, const TimeSource& time, ServerCalls& servers)
     : config_(config),
       time_(time),
-      servers_(servers),
       images_({.silence_max = config.timeouts.worker_dead()}),
-      created_(time.Now()),
-      membership_(MembershipConfig(config)),
-      shards_(config.id),
-      claims_(config.timeouts),
-      batch_sizes_(BatchSizesOf(config.job.training())),
-      watch_(config.job),
-      events_(config.tells_after_record),
-      checkpoints_({.job = config.job,
-                    .id = config.id,
-                    .folder = config.checkpoint_folder,
-                    .last_number = config.checkpoint_number,
-                    .servers_max = config.timeouts.server_dead()},
-                   events_, room_),
-      backups_(SettingOf(config), membership_, shards_, servers_, *this, events_),
-      moves_(SettingOf(config), membership_, shards_, servers_, *this, events_, *this),
-      evaluations_(config.job),
-      last_report_(created_) {}
+      job_(config_, time, servers, *this, course_),
+      course_(job_) {}
 
-// --- Joining ----------------------------------------------------------------------------------------------------
+void Controller::Tick() {
+  absl::MutexLock lock(&mutex_);
+  course_.Tick();
+}
 
 absl::Status Controller::CheckJob(uint64_t job) const {
   if (job == config_.id.value()) return absl::OkStatus();
@@ -118,7 +84,7 @@ absl::Status Controller::CheckFingerprint(const std::string& who, uint64_t finge
 }
 
 void Controller::NoteProtocol(const std::string& who, const ProtocolVersion& theirs) {
-  if (std::string newer = NewerProtocol(who, theirs); !newer.empty()) events_.Add(std::move(newer));
+  if (std::string newer = NewerProtocol(who, theirs); !newer.empty()) job_.events.Add(std::move(newer));
 }
 
 absl::StatusOr<wire::RegisterServerReply> Controller::RegisterServer(const wire::RegisterServerRequest& request) {
@@ -136,24 +102,25 @@ absl::StatusOr<wire::RegisterServerReply> Controller::RegisterServer(const wire:
   if (absl::Status same = CheckFingerprint(who, request.job_fingerprint()); !same.ok()) return same;
 
   absl::MutexLock lock(&mutex_);
-  if (Ended()) return absl::FailedPreconditionError(absl::StrCat("the job has ended: ", reason_));
+  if (job_.phase.Ended()) return absl::FailedPreconditionError(absl::StrCat("the job has ended: ", job_.phase.reason));
   if (absl::Status alone = CheckNoNamesake(request.name()); !alone.ok()) return alone;
-  backups_.deposed().erase(request.name());
-  NoteServerMetrics(request);
+  job_.backups.deposed().erase(request.name());
+  course_.NoteServerMetrics(request);
   MembershipActions actions;
-  for (const auto& [id, server] : membership_.servers()) {
-    if (server.name != request.name() || state_ != wire::JOB_TRAINING) continue;
-    membership_.ServerLost(id, server.incarnation, "was started again in the middle of training", actions);
-    Apply(std::exchange(actions, {}));
-    if (Ended()) return absl::FailedPreconditionError(absl::StrCat("the job has ended: ", reason_));
-    if (Replicated()) break;  // another has its place
-    shards_.Renew(id);
+  for (const auto& [id, server] : job_.membership.servers()) {
+    if (server.name != request.name() || job_.phase.state != wire::JOB_TRAINING) continue;
+    job_.membership.ServerLost(id, server.incarnation, "was started again in the middle of training", actions);
+    course_.Apply(std::exchange(actions, {}));
+    if (job_.phase.Ended())
+      return absl::FailedPreconditionError(absl::StrCat("the job has ended: ", job_.phase.reason));
+    if (job_.Replicated()) break;  // another has its place
+    job_.shards.Renew(id);
     break;
   }
   wire::RegisterServerReply reply;
   reply.set_job(config_.id.value());
   SetProtocol(reply);
-  if (const absl::StatusOr<ServerRef> spare = RegisterSpare(request); spare.ok()) {
+  if (const absl::StatusOr<ServerRef> spare = course_.RegisterSpare(request); spare.ok()) {
     NoteProtocol(who, ProtocolOf(request));
     reply.set_server(spare->server.value());
     reply.set_incarnation(spare->incarnation.value());
@@ -161,25 +128,25 @@ absl::StatusOr<wire::RegisterServerReply> Controller::RegisterServer(const wire:
   } else if (!absl::IsNotFound(spare.status())) {
     return spare.status();
   }
-  for (const auto& [id, server] : membership_.servers()) {
-    if (server.name == request.name()) servers_.Disconnect({id, server.incarnation});
+  for (const auto& [id, server] : job_.membership.servers()) {
+    if (server.name == request.name()) job_.calls.Disconnect({id, server.incarnation});
   }
   absl::StatusOr<Membership::Registered> registered =
-      membership_.RegisterServer(request.name(), request.address(), time_.Now(), actions);
+      job_.membership.RegisterServer(request.name(), request.address(), time_.Now(), actions);
   if (!registered.ok()) return registered.status();
   const ServerRef server = {ServerId(registered->id), registered->incarnation};
-  events_.Add(absl::StrCat(who, " is there at ", request.address()));
+  job_.events.Add(absl::StrCat(who, " is there at ", request.address()));
   NoteProtocol(who, ProtocolOf(request));
-  shards_.SetNotInstalled(server.server);
-  server_progress_.erase(server.server);
-  shards_.SetLocal(server.server, request.has_local() ? std::optional(request.local()) : std::nullopt);
-  servers_.Connect(server, request.name(), request.address(), *this);
-  if (!shards_.placed()) {
-    Place();
+  job_.shards.SetNotInstalled(server.server);
+  job_.servers.progress.erase(server.server);
+  job_.shards.SetLocal(server.server, request.has_local() ? std::optional(request.local()) : std::nullopt);
+  job_.calls.Connect(server, request.name(), request.address(), *this);
+  if (!job_.shards.placed()) {
+    course_.Place();
   } else {
-    SendInstall(server.server);
+    course_.SendInstall(server.server);
   }
-  Apply(actions);
+  course_.Apply(actions);
 
   reply.set_server(registered->id);
   reply.set_incarnation(registered->incarnation.value());
@@ -196,53 +163,52 @@ absl::Status Controller::CheckNoNamesake(const std::string& name) const {
         Readable(config_.timeouts.server_dead())));
   };
   absl::Status status;
-  for (const auto& [id, server] : membership_.servers()) {
+  for (const auto& [id, server] : job_.membership.servers()) {
     if (server.state == ServerState::kLive) status.Update(check(server.name, server.address, server.heard));
   }
-  for (const auto& [id, spare] : Spares()) status.Update(check(spare.name, spare.address, spare.heard));
+  for (const auto& [id, spare] : job_.Spares()) status.Update(check(spare.name, spare.address, spare.heard));
   return status;
 }
 
 absl::Status Controller::LearnModel(const wire::RegisterWorkerRequest& request) {
-  if (first_worker_) {
-    if (absl::Status same = CheckSame(*first_worker_, request); !same.ok()) return same;
-    if (absl::Status kept = CheckDataKept(data_kept_, goes_on_from_, request); !kept.ok()) return kept;
-    if (first_worker_->data_fingerprint() == 0) first_worker_->set_data_fingerprint(request.data_fingerprint());
+  if (job_.first_worker) {
+    if (absl::Status same = CheckSame(*job_.first_worker, request); !same.ok()) return same;
+    if (absl::Status kept = CheckDataKept(job_.data_kept, job_.goes_on_from, request); !kept.ok()) return kept;
+    if (job_.first_worker->data_fingerprint() == 0) job_.first_worker->set_data_fingerprint(request.data_fingerprint());
     return absl::OkStatus();
   }
   absl::StatusOr<ModelLayout> layout = LayoutOf(request, config_.job.optimizer());
   if (!layout.ok()) return layout.status();
-  first_worker_ = request;
-  first_worker_->clear_version();  // of this process, not of the model
-  shards_.SetLayout(*layout);
-  tasks_.emplace(TasksConfig(config_.job, *layout));
+  job_.first_worker = request;
+  job_.first_worker->clear_version();  // of this process, not of the model
+  job_.shards.SetLayout(*layout);
+  job_.tasks.emplace(TasksConfig(config_.job, *layout));
   return absl::OkStatus();
 }
 
 absl::StatusOr<wire::GetShardMapReply> Controller::GetShardMap(const wire::GetShardMapRequest& request) {
   if (absl::Status job = CheckJob(request.job()); !job.ok()) return job;
   absl::MutexLock lock(&mutex_);
-  if (!shards_.placed()) return absl::UnavailableError(absl::StrCat("there is no shard map yet; the job ", Missing()));
-  if (moves_.Unsaved())
+  if (!job_.shards.placed())
+    return absl::UnavailableError(absl::StrCat("there is no shard map yet; the job ", JobView(job_).Missing()));
+  if (job_.moves.Unsaved())
     return absl::UnavailableError("shards are changing hands, and that is not saved yet: ask again");
   wire::GetShardMapReply reply;
-  reply.set_generation(shards_.generation().value());
-  reply.set_elements(shards_.layout().elements);
-  reply.set_trained_elements(shards_.layout().trained_elements);
-  reply.set_frozen_from(shards_.layout().frozen_from);
-  for (const auto& [id, server] : membership_.servers()) {
+  reply.set_generation(job_.shards.generation().value());
+  reply.set_elements(job_.shards.layout().elements);
+  reply.set_trained_elements(job_.shards.layout().trained_elements);
+  reply.set_frozen_from(job_.shards.layout().frozen_from);
+  for (const auto& [id, server] : job_.membership.servers()) {
     wire::ServerSpec& spec = *reply.add_servers();
     spec.set_server(id.value());
     spec.set_name(server.name);
     spec.set_address(server.address);
-    spec.set_generation(shards_.GenerationOf(id).value());
-    if (const wire::LocalAddress* local = shards_.LocalOf(id)) *spec.mutable_local() = *local;
+    spec.set_generation(job_.shards.GenerationOf(id).value());
+    if (const wire::LocalAddress* local = job_.shards.LocalOf(id)) *spec.mutable_local() = *local;
   }
-  for (const ShardPlace& place : shards_.places()) *reply.add_shards() = ToWire(place);
+  for (const ShardPlace& place : job_.shards.places()) *reply.add_shards() = ToWire(place);
   return reply;
 }
-
-// --- Heartbeats -------------------------------------------------------------------------------------------------
 
 absl::StatusOr<wire::HeartbeatReply> Controller::Heartbeat(const wire::HeartbeatRequest& request) {
   if (absl::Status job = CheckJob(request.job()); !job.ok()) return job;
@@ -263,113 +229,81 @@ absl::StatusOr<wire::HeartbeatReply> Controller::ServerHeartbeat(const wire::Hea
                                                                  absl::Time now) {
   const ServerId id(request.member());
   const Incarnation incarnation(request.incarnation());
-  if (IsSpare({id, incarnation})) return SpareHeartbeat(request, now);
-  if (absl::Status alive = membership_.HeartbeatServer(id, incarnation, now); !alive.ok()) {
-    for (const auto& [name, drained] : moves_.drained()) {
+  if (job_.IsSpare({id, incarnation})) return SpareHeartbeat(request, now);
+  if (absl::Status alive = job_.membership.HeartbeatServer(id, incarnation, now); !alive.ok()) {
+    for (const auto& [name, drained] : job_.moves.drained()) {
       if (drained.incarnation != incarnation) continue;
       wire::HeartbeatReply leave;
       leave.set_leave(true);
       leave.set_leave_reason("it was drained");
       return leave;
     }
-    for (const auto& [name, deposed] : backups_.deposed()) {
+    for (const auto& [name, deposed] : job_.backups.deposed()) {
       if (deposed.incarnation != incarnation) continue;
       return absl::FailedPreconditionError(
           absl::StrCat(Called("server", name), " was given up, and another has its place: ", deposed.reason));
     }
     return alive;
   }
-  HearSnapshots(id, request.server());
-  HearVersions(id, request.server(), now);
-  server_progress_[id] = request.server();
-  if (request.server().durable() && durable_.insert(id).second) AnnounceDurable();
+  course_.HearSnapshots(id, request.server());
+  course_.HearVersions(id, request.server(), now);
+  job_.servers.progress[id] = request.server();
+  if (request.server().durable() && job_.servers.durable.insert(id).second) course_.AnnounceDurable();
   if (request.leaving()) {
     MembershipActions actions;
-    membership_.ServerLost(id, incarnation, absl::StrCat("left: ", request.leaving_reason()), actions);
-    Apply(actions);
+    job_.membership.ServerLost(id, incarnation, absl::StrCat("left: ", request.leaving_reason()), actions);
+    course_.Apply(actions);
   }
   wire::HeartbeatReply reply;
-  if (membership_.servers().at(id).incarnation == incarnation) {
+  if (job_.membership.servers().at(id).incarnation == incarnation) {
     const wire::BackupProgress& progress = request.server().backup();
-    reply.set_backup_released(Replicated() ? backups_.Hear(id, progress, Facts()) : moves_.Hear(id, progress));
+    reply.set_backup_released(job_.Replicated() ? job_.backups.Hear(id, progress, job_.Facts())
+                                                : job_.moves.Hear(id, progress));
   }
-  reply.set_checkpoint_heard(HearCheckpoint(id, request.server().checkpoint()));
-  reply.set_generation(moves_.PublicGeneration());
+  reply.set_checkpoint_heard(course_.HearCheckpoint(id, request.server().checkpoint()));
+  reply.set_generation(job_.moves.PublicGeneration());
   // Servers go last, so that no worker loses them in the middle of a step; by a call, which this is for those who
   // missed.
-  reply.set_leave(now - stopping_ >= config_.timeouts.server_dead());
-  if (reply.leave()) reply.set_leave_reason(reason_);
-  reply.set_job_ended(Ended());
+  reply.set_leave(now - job_.phase.stopping >= config_.timeouts.server_dead());
+  if (reply.leave()) reply.set_leave_reason(job_.phase.reason);
+  reply.set_job_ended(job_.phase.Ended());
   return reply;
-}
-
-absl::Status Controller::HearWorker(const Holder& holder, const wire::WorkerProgress* progress, absl::Time now) {
-  if (absl::Status alive = membership_.HeartbeatWorker(holder.worker, holder.incarnation, now); !alive.ok()) {
-    return alive;
-  }
-  const bool trains = Trains(membership_.workers().at(holder.worker));
-  const uint64_t lost_before = progress_.TotalsOf(holder.worker).pushes_lost;
-  if (progress != nullptr) {
-    progress_.Heard(holder, *progress, trains, now);
-    FollowTraining(now);
-    HearWait(holder, *progress, now);
-  }
-  const ProgressTotals totals = progress_.TotalsOf(holder.worker);
-  if (totals.pushes_lost > lost_before) AddLossEvent(holder, totals.pushes_lost - lost_before, "");
-  batch_sizes_.Observe(holder.worker, {.samples = totals.samples, .seconds = totals.compute_seconds});
-  return absl::OkStatus();
-}
-
-bool Controller::Trains(const Membership::Worker& worker) const {
-  return worker.state == WorkerState::kLive && state_ == wire::JOB_TRAINING;
 }
 
 absl::StatusOr<wire::HeartbeatReply> Controller::WorkerHeartbeat(const wire::HeartbeatRequest& request,
                                                                  absl::Time now) {
   const Holder holder = {WorkerId(request.member()), Incarnation(request.incarnation())};
   const wire::WorkerProgress* const progress = request.has_worker() ? &request.worker() : nullptr;
-  if (absl::Status alive = HearWorker(holder, progress, now); !alive.ok()) return alive;
-  const Membership::Worker& worker = membership_.workers().at(holder.worker);
+  if (absl::Status alive = course_.HearWorker(holder, progress, now); !alive.ok()) return alive;
+  const Membership::Worker& worker = job_.membership.workers().at(holder.worker);
   wire::HeartbeatReply reply;
-  reply.set_generation(moves_.PublicGeneration());
+  reply.set_generation(job_.moves.PublicGeneration());
   if (request.leaving()) {
-    if (request.range() != 0 && tasks_) {
-      const absl::Status left = tasks_->LeaveRange(holder, RangeId(request.range()), request.range_done_to());
+    if (request.range() != 0 && job_.tasks) {
+      const absl::Status left = job_.tasks->LeaveRange(holder, RangeId(request.range()), request.range_done_to());
       if (!left.ok()) return left;
-      FollowTraining(now);
+      course_.FollowTraining(now);
     }
-    events_.Add(absl::StrCat(Called("worker", worker.name), " leaves: ", request.leaving_reason()));
+    job_.events.Add(absl::StrCat(Called("worker", worker.name), " leaves: ", request.leaving_reason()));
     MembershipActions actions;
-    membership_.Leave(holder.worker, holder.incarnation, request.leaving_reason(), actions);
-    WorkerGone(holder);
-    Apply(actions);
-  } else if (worker.state == WorkerState::kLive && state_ == wire::JOB_STARTING) {
+    job_.membership.Leave(holder.worker, holder.incarnation, request.leaving_reason(), actions);
+    course_.WorkerGone(holder);
+    course_.Apply(actions);
+  } else if (worker.state == WorkerState::kLive && job_.phase.state == wire::JOB_STARTING) {
     // Training begins for all at once: until then a worker that could train is told that it still joins.
     reply.set_state(wire::WORKER_JOINING);
   } else {
     reply.set_state(ToWire(worker.state));
     reply.set_first_clock(worker.first_clock.value());
-    reply.set_send_seed(Trains(worker) && !AllSeeded());
+    reply.set_send_seed(job_.Trains(worker) && !job_.AllSeeded());
   }
-  if (Parting(now)) {
+  if (job_.Parting(now)) {
     reply.set_leave(true);
-    reply.set_leave_reason(reason_);
-    told_to_leave_.insert(holder);
+    reply.set_leave_reason(job_.phase.reason);
+    job_.workers.told_to_leave.insert(holder);
   }
   return reply;
 }
-
-bool Controller::AllSeeded() const {
-  for (const auto& [id, server] : membership_.servers()) {
-    // Shards that move have weights, whatever a server says that has none just now.
-    if (shards_.moved() && (!shards_.Holds(id) || moves_.Concerns(id))) continue;
-    auto progress = server_progress_.find(id);
-    if (progress == server_progress_.end() || !progress->second.seeded()) return false;
-  }
-  return true;
-}
-
-// --- Work -------------------------------------------------------------------------------------------------------
 
 absl::StatusOr<wire::NextTaskReply> Controller::NextTask(const wire::NextTaskRequest& request) {
   if (absl::Status job = CheckJob(request.job()); !job.ok()) return job;
@@ -377,27 +311,29 @@ absl::StatusOr<wire::NextTaskReply> Controller::NextTask(const wire::NextTaskReq
   const absl::Time now = time_.Now();
   const Holder holder = {WorkerId(request.worker()), Incarnation(request.incarnation())};
   const wire::WorkerProgress* const progress = request.has_progress() ? &request.progress() : nullptr;
-  if (absl::Status alive = HearWorker(holder, progress, now); !alive.ok()) return alive;
-  if (Ended() && !Parting(now)) return absl::UnavailableError("the end of the job is being saved: ask again");
-  if (Ended()) return Hand(holder, LeaveWork{}, now);
-  const Membership::Worker& worker = membership_.workers().at(holder.worker);
-  if (state_ == wire::JOB_STARTING) return absl::UnavailableError(absl::StrCat("the job ", Missing()));
+  if (absl::Status alive = course_.HearWorker(holder, progress, now); !alive.ok()) return alive;
+  if (job_.phase.Ended() && !job_.Parting(now))
+    return absl::UnavailableError("the end of the job is being saved: ask again");
+  if (job_.phase.Ended()) return Hand(holder, LeaveWork{}, now);
+  const Membership::Worker& worker = job_.membership.workers().at(holder.worker);
+  if (job_.phase.state == wire::JOB_STARTING)
+    return absl::UnavailableError(absl::StrCat("the job ", JobView(job_).Missing()));
   if (worker.state == WorkerState::kJoining) {
     return absl::UnavailableError(
         absl::StrCat(Called("worker", worker.name), " is still joining: a heartbeat says when it is live"));
   }
   if (request.range_done() != 0) {
-    const absl::Status finished = tasks_->FinishRange(holder, RangeId(request.range_done()));
+    const absl::Status finished = job_.tasks->FinishRange(holder, RangeId(request.range_done()));
     if (!finished.ok()) return finished;
-    FollowTraining(now);
+    course_.FollowTraining(now);
   }
-  const Work work =
-      tasks_->Next({.holder = holder,
-                    .live = worker.state == WorkerState::kLive,
-                    .pace = {.samples_per_second = request.samples_per_second(),
-                             .batch_size = RangeUnit(config_.job, BatchSizeFor(holder.worker), shards_.layout()),
-                             .workers = membership_.CountLive()},
-                    .swift = !tasks_->EvaluationDue() || Swift(holder.worker)});
+  const Work work = job_.tasks->Next(
+      {.holder = holder,
+       .live = worker.state == WorkerState::kLive,
+       .pace = {.samples_per_second = request.samples_per_second(),
+                .batch_size = RangeUnit(config_.job, job_.BatchSizeFor(holder.worker), job_.shards.layout()),
+                .workers = job_.membership.CountLive()},
+       .swift = !job_.tasks->EvaluationDue() || job_.Swift(holder.worker)});
   if (std::holds_alternative<RegisterAgainWork>(work)) {
     return absl::FailedPreconditionError(
         absl::StrCat(Called("worker", worker.name), " is on standby and there is work: register again"));
@@ -407,41 +343,39 @@ absl::StatusOr<wire::NextTaskReply> Controller::NextTask(const wire::NextTaskReq
 
 wire::NextTaskReply Controller::Hand(const Holder& holder, const Work& work, absl::Time now) {
   wire::NextTaskReply reply;
-  membership_.Excuse(holder.worker, holder.incarnation, absl::InfinitePast());
+  job_.membership.Excuse(holder.worker, holder.incarnation, absl::InfinitePast());
   if (const auto* range = std::get_if<DataRange>(&work)) {
     wire::RangeTask& task = *reply.mutable_range();
     task.set_range(range->id.value());
     task.set_epoch(range->epoch);
     task.set_begin(range->begin);
     task.set_end(range->end);
-    task.set_batch_size(BatchSizeFor(holder.worker));
-    work_since_[holder] = now;
-    membership_.Excuse(holder.worker, holder.incarnation, now + config_.timeouts.task_lease);
+    task.set_batch_size(job_.BatchSizeFor(holder.worker));
+    job_.workers.work_since[holder] = now;
+    job_.membership.Excuse(holder.worker, holder.incarnation, now + config_.timeouts.task_lease);
   } else if (const auto* evaluation = std::get_if<EvaluationWork>(&work)) {
     wire::EvaluateTask& task = *reply.mutable_evaluate();
     task.set_epoch(evaluation->epoch);
     task.set_final(evaluation->final);
     task.set_at_samples(evaluation->at_samples);
-    if (evaluation->final) trained_ = std::min(trained_, now);
-    measured_[holder] = StandingAt(now);
+    if (evaluation->final) job_.phase.trained = std::min(job_.phase.trained, now);
+    job_.workers.measured[holder] = job_.StandingAt(now);
     task.set_run_folder(config_.run_folder);
-    work_since_[holder] = now;
+    job_.workers.work_since[holder] = now;
   } else if (std::holds_alternative<LeaveWork>(work)) {
-    reply.mutable_leave()->set_reason(reason_);
-    told_to_leave_.insert(holder);
+    reply.mutable_leave()->set_reason(job_.phase.reason);
+    job_.workers.told_to_leave.insert(holder);
   } else {
     reply.mutable_standby()->set_retry_ms(
         static_cast<uint32_t>(absl::ToInt64Milliseconds(kStandbyRetryHeartbeats * config_.timeouts.heartbeat)));
     MembershipActions actions;
-    membership_.Standby(holder.worker, holder.incarnation, actions);
-    if (!actions.empty()) events_.Add(absl::StrCat(NameOf(holder.worker), " stands by: nothing to do"));
-    TrainsNoMore(holder);
-    Apply(actions);
+    job_.membership.Standby(holder.worker, holder.incarnation, actions);
+    if (!actions.empty()) job_.events.Add(absl::StrCat(job_.NameOf(holder.worker), " stands by: nothing to do"));
+    course_.TrainsNoMore(holder);
+    course_.Apply(actions);
   }
   return reply;
 }
-
-// --- Endings ----------------------------------------------------------------------------------------------------
 
 absl::Status Controller::ReportExit(const wire::ReportExitRequest& request) {
   if (absl::Status job = CheckJob(request.job()); !job.ok()) return job;
@@ -449,53 +383,49 @@ absl::Status Controller::ReportExit(const wire::ReportExitRequest& request) {
   MembershipActions actions;
   bool known = false;
   if (request.role() == wire::MEMBER_ROLE_SERVER) {
-    for (const auto& [id, server] : membership_.servers()) {
+    for (const auto& [id, server] : job_.membership.servers()) {
       if (server.name != request.name()) continue;
       known = true;
-      membership_.ServerLost(id, server.incarnation, request.reason(), actions);
+      job_.membership.ServerLost(id, server.incarnation, request.reason(), actions);
       break;
     }
-    known = known || backups_.deposed().contains(request.name());
-    if (const auto drained = moves_.drained().find(request.name()); drained != moves_.drained().end()) {
+    known = known || job_.backups.deposed().contains(request.name());
+    if (const auto drained = job_.moves.drained().find(request.name()); drained != job_.moves.drained().end()) {
       known = true;
-      servers_.Disconnect({drained->second.server, drained->second.incarnation});
+      job_.calls.Disconnect({drained->second.server, drained->second.incarnation});
     }
-    for (const auto& [id, spare] : Spares()) {
+    for (const auto& [id, spare] : job_.Spares()) {
       if (spare.name != request.name()) continue;
       known = true;
-      DropSpare(id, request.reason());
+      course_.DropSpare(id, request.reason());
       break;
     }
   } else {
-    for (const auto& [id, worker] : membership_.workers()) {
+    for (const auto& [id, worker] : job_.membership.workers()) {
       if (worker.name != request.name()) continue;
       known = true;
-      membership_.Expel(id, worker.incarnation, request.reason(), actions);
+      job_.membership.Expel(id, worker.incarnation, request.reason(), actions);
     }
   }
-  if (!known && !Ended()) {
-    early_exits_[request.name()] = request.reason();
+  if (!known && !job_.phase.Ended()) {
+    job_.workers.early_exits[request.name()] = request.reason();
     // Any peer chooses this name. The role in front keeps it from reading like another event.
     const char* const role = request.role() == wire::MEMBER_ROLE_SERVER ? "server" : "worker";
-    events_.Add(absl::StrCat(Called(role, request.name()), " ended before it registered: ", request.reason()),
-                request.announced() ? Audience::kRecord : Audience::kPeople);
+    job_.events.Add(absl::StrCat(Called(role, request.name()), " ended before it registered: ", request.reason()),
+                    request.announced() ? Audience::kRecord : Audience::kPeople);
   }
-  exit_audience_ = request.announced() ? Audience::kRecord : Audience::kPeople;
-  Apply(actions);
-  exit_audience_ = Audience::kPeople;
+  job_.exit_audience = request.announced() ? Audience::kRecord : Audience::kPeople;
+  course_.Apply(actions);
+  job_.exit_audience = Audience::kPeople;
   return absl::OkStatus();
 }
 
-void Controller::StopJob(const std::string& reason, bool failed) {
-  absl::MutexLock lock(&mutex_);
-  End(failed ? wire::JOB_FAILED : wire::JOB_STOPPED, reason);
-}
-
-void Controller::Dismiss(const std::string& reason) {
-  absl::MutexLock lock(&mutex_);
-  // If training never began, nobody asks how the job ended.
-  if (Ended() || state_ == wire::JOB_STARTING) status_seen_ = true;
-  End(wire::JOB_STOPPED, reason);
+absl::StatusOr<wire::FindImagesReply> Controller::FindImages(const wire::FindImagesRequest& request) {
+  if (absl::Status same = CheckFingerprint("a worker that asks for images", request.job_fingerprint()); !same.ok()) {
+    return same;
+  }
+  absl::MutexLock lock(&images_mutex_);
+  return images_.Ask(request, time_.Now());
 }
 
 }  // namespace slackline::scheduler

@@ -11,118 +11,50 @@ namespace slackline::scheduler {
 
 absl::StatusOr<wire::CheckpointReply> Controller::Checkpoint(const wire::CheckpointRequest& request) {
   absl::MutexLock lock(&mutex_);
-  if (Ended()) return absl::FailedPreconditionError(absl::StrCat("the job has ended: ", reason_));
-  if (!checkpoints_.in_progress()) {
-    if (absl::Status can = CanCheckpoint(); !can.ok()) return can;
-    BeginCheckpoint(request.reason().empty() ? "on demand" : request.reason(), time_.Now());
+  if (job_.phase.Ended()) return absl::FailedPreconditionError(absl::StrCat("the job has ended: ", job_.phase.reason));
+  if (!job_.checkpoints.in_progress()) {
+    if (absl::Status can = course_.CanCheckpoint(); !can.ok()) return can;
+    course_.BeginCheckpoint(request.reason().empty() ? "on demand" : request.reason(), time_.Now());
   }
   wire::CheckpointReply reply;
-  reply.set_checkpoint(checkpoints_.last_number());
+  reply.set_checkpoint(job_.checkpoints.last_number());
   return reply;
-}
-
-absl::Status Controller::AllServersThere() const {
-  for (const auto& [id, server] : membership_.servers()) {
-    if (server.state != ServerState::kLive || lost_since_.contains(id)) {
-      return absl::UnavailableError(absl::StrCat(Called("server", server.name), " is not there"));
-    }
-  }
-  return absl::OkStatus();
-}
-
-absl::Status Controller::CanCheckpoint() const {
-  if (config_.checkpoint_folder.empty()) return absl::FailedPreconditionError("this scheduler makes no checkpoints");
-  if (state_ == wire::JOB_STARTING) return absl::UnavailableError(absl::StrCat("the job ", Missing()));
-  if (const absl::Status there = AllServersThere(); !there.ok()) return there;
-  if (moves_.Decided()) return absl::UnavailableError("shards are changing hands");
-  if (!AllSeeded()) return absl::UnavailableError("the shards have no weights yet");
-  return absl::OkStatus();
-}
-
-Checkpoints::Facts Controller::CheckpointFacts(absl::Time now) const {
-  return {.now = now,
-          .began = began_,
-          .ended = Ended(),
-          .samples = progress_.totals().samples,
-          .epochs = tasks_ ? tasks_->ranges().epochs_done() : 0};
-}
-
-void Controller::WatchCheckpoints(absl::Time now) {
-  Checkpoints::Facts facts = CheckpointFacts(now);
-  checkpoints_.Tick(facts);
-  SendCheckpointCall();
-  if (!tasks_ || state_ == wire::JOB_STARTING) return;
-  facts.possible = CanCheckpoint();
-  if (const std::optional<std::string> reason = checkpoints_.Due(facts)) BeginCheckpoint(*reason, now);
-}
-
-void Controller::BeginCheckpoint(const std::string& reason, absl::Time now) {
-  std::map<ServerId, std::string> servers;
-  for (const auto& [id, server] : membership_.servers()) servers[id] = server.name;
-  checkpoints_.Begin(reason, SaveLocked(absl::InfinitePast()), shards_.layout(), std::move(servers),
-                     CheckpointFacts(now));
-  SendCheckpointCall();
-}
-
-void Controller::SendCheckpointCall() {
-  std::optional<wire::BeginCheckpointRequest> request = checkpoints_.TakeCall();
-  if (!request) return;
-  for (const auto& [id, server] : membership_.servers()) {
-    request->set_generation(shards_.GenerationOf(id).value());
-    request->set_server_incarnation(server.incarnation.value());
-    servers_.BeginCheckpoint({id, server.incarnation}, *request);
-  }
-}
-
-bool Controller::AwaitsLastCheckpoint(absl::Time now) {
-  Checkpoints::Facts facts = CheckpointFacts(now);
-  facts.possible = CanCheckpoint();
-  const Checkpoints::Last last = checkpoints_.LastOne(facts);
-  if (last == Checkpoints::Last::kBegin) BeginCheckpoint(reason_, now);
-  return last != Checkpoints::Last::kNothing;
 }
 
 bool Controller::StoppedUnsaved() const {
   absl::MutexLock lock(&mutex_);
-  const bool trained = began_ != absl::InfiniteFuture() && progress_.totals().samples != checkpoints_.samples();
-  return state_ == wire::JOB_STOPPED && config_.keeps_state && !config_.snapshot_folder.empty() &&
+  const bool trained =
+      job_.phase.began != absl::InfiniteFuture() && job_.progress.totals().samples != job_.checkpoints.samples();
+  return job_.phase.state == wire::JOB_STOPPED && config_.keeps_state && !config_.snapshot_folder.empty() &&
          config_.job.checkpoint().at_end() && trained;
 }
 
 void Controller::CheckpointBegun(ServerRef server, const wire::BeginCheckpointRequest& request,
                                  const absl::StatusOr<wire::BeginCheckpointReply>& reply) {
   absl::MutexLock lock(&mutex_);
-  checkpoints_.Answered(server.server, request, reply, CheckpointFacts(time_.Now()));
-  SendCheckpointCall();
-}
-
-uint64_t Controller::HearCheckpoint(ServerId server, const wire::CheckpointProgress& progress) {
-  const uint64_t heard = checkpoints_.Heard(server, progress, CheckpointFacts(time_.Now()));
-  SendCheckpointCall();
-  return heard;
+  job_.checkpoints.Answered(server.server, request, reply, course_.CheckpointFacts(time_.Now()));
+  course_.SendCheckpointCall();
 }
 
 std::optional<checkpoint::Manifest> Controller::CheckpointToCommit() const {
   absl::MutexLock lock(&mutex_);
-  return checkpoints_.to_commit();
+  return job_.checkpoints.to_commit();
 }
 
 uint64_t Controller::CheckpointThatFailed() const {
   absl::MutexLock lock(&mutex_);
-  return checkpoints_.failed();
+  return job_.checkpoints.failed();
 }
 
 std::string Controller::GoesOnFrom() const {
   absl::MutexLock lock(&mutex_);
-  return goes_on_from_;
+  return job_.goes_on_from;
 }
 
 void Controller::CheckpointCommitted(const absl::StatusOr<std::string>& folder) {
   absl::MutexLock lock(&mutex_);
-  checkpoints_.Committed(folder, CheckpointFacts(time_.Now()));
+  job_.checkpoints.Committed(folder, course_.CheckpointFacts(time_.Now()));
 }
-
-// --- Going on from one ------------------------------------------------------------------------------------------
 
 absl::Status Controller::GoOnFrom(const checkpoint::Manifest& manifest, const std::string& folder) {
   const state::Scheduler& state = manifest.scheduler();
@@ -146,20 +78,20 @@ absl::Status Controller::GoOnFrom(const checkpoint::Manifest& manifest, const st
   work.clear_promoted();
   if (absl::Status sense = CheckState(work, config_.job); !sense.ok()) return sense;
   absl::MutexLock lock(&mutex_);
-  SLACKLINE_CHECK(state_ == wire::JOB_STARTING && membership_.servers().empty());
+  SLACKLINE_CHECK(job_.phase.state == wire::JOB_STARTING && job_.membership.servers().empty());
   if (absl::Status learnt = LearnModel(state.first_worker()); !learnt.ok()) return learnt;
-  if (shards_.layout().elements != manifest.elements() ||
-      shards_.layout().trained_elements != manifest.trained_elements()) {
+  if (job_.shards.layout().elements != manifest.elements() ||
+      job_.shards.layout().trained_elements != manifest.trained_elements()) {
     return absl::DataLossError(absl::StrCat(folder, ": its model and its shards contradict each other"));
   }
-  data_kept_ = first_worker_->data_fingerprint();
-  if (data_kept_ != 0 && config_.job.data().replaces() == FingerprintText(data_kept_)) {
-    events_.Add("other training data take the place of those of the checkpoint, as data.replaces says");
-    data_kept_ = 0;
-    first_worker_->clear_data_fingerprint();
+  job_.data_kept = job_.first_worker->data_fingerprint();
+  if (job_.data_kept != 0 && config_.job.data().replaces() == FingerprintText(job_.data_kept)) {
+    job_.events.Add("other training data take the place of those of the checkpoint, as data.replaces says");
+    job_.data_kept = 0;
+    job_.first_worker->clear_data_fingerprint();
   }
-  tasks_->GoOnFrom(state.tasks());
-  if (tasks_->Complete()) {
+  job_.tasks->GoOnFrom(state.tasks());
+  if (job_.tasks->Complete()) {
     return absl::FailedPreconditionError(
         absl::StrCat("all ", config_.job.training().epochs(), " epochs are done in ", folder,
                      "; to train on, add epochs: --set training.epochs=", config_.job.training().epochs() + 1));
@@ -169,21 +101,21 @@ absl::Status Controller::GoOnFrom(const checkpoint::Manifest& manifest, const st
   Membership::State numbers;
   numbers.epoch = Epoch(state.members().epoch());
   numbers.last_incarnation = Incarnation(state.members().last_incarnation());
-  membership_.Restore(std::move(numbers), {}, time_.Now(), none);
+  job_.membership.Restore(std::move(numbers), {}, time_.Now(), none);
   std::map<WorkerId, std::string> names;
   for (const state::Worker& worker : state.members().workers()) names[WorkerId(worker.worker())] = worker.name();
-  progress_.Resume(state.progress(), names);
-  watch_.Restore(state, progress_.totals());
-  evaluations_.Restore(state, /*anew=*/true);
-  epoch_book_.Restore(state.epochs());
-  worker_deaths_ = state.worker_deaths();
-  events_.GoOnFrom(state.events());
-  elapsed_before_ = absl::Seconds(state.elapsed_s());
-  goes_on_from_ = folder;
-  checkpoints_.GoOnFrom(manifest, folder, CheckpointFacts(time_.Now()));
-  events_.Add(absl::StrFormat("goes on from checkpoint %d: %d samples, %d of %d epochs done, %.1f s trained",
-                              manifest.number(), progress_.totals().samples, tasks_->ranges().epochs_done(),
-                              config_.job.training().epochs(), state.elapsed_s()));
+  job_.progress.Resume(state.progress(), names);
+  job_.watch.Restore(state, job_.progress.totals());
+  job_.evaluations.Restore(state, /*anew=*/true);
+  job_.epoch_book.Restore(state.epochs());
+  job_.workers.deaths = state.worker_deaths();
+  job_.events.GoOnFrom(state.events());
+  job_.phase.elapsed_before = absl::Seconds(state.elapsed_s());
+  job_.goes_on_from = folder;
+  job_.checkpoints.GoOnFrom(manifest, folder, course_.CheckpointFacts(time_.Now()));
+  job_.events.Add(absl::StrFormat("goes on from checkpoint %d: %d samples, %d of %d epochs done, %.1f s trained",
+                                  manifest.number(), job_.progress.totals().samples, job_.tasks->ranges().epochs_done(),
+                                  config_.job.training().epochs(), state.elapsed_s()));
   return absl::OkStatus();
 }
 

@@ -1,5 +1,4 @@
-// Workers register here, and are forgotten here long after they left or died.
-#include <utility>
+// Workers register here.
 
 #include "absl/strings/str_cat.h"
 #include "common/job/push_samples.h"
@@ -21,15 +20,15 @@ bool IsThere(WorkerState state) { return state != WorkerState::kLeft && state !=
 absl::StatusOr<std::optional<WorkerId>> Controller::PreviousOf(const wire::RegisterWorkerRequest& request,
                                                                absl::Time now) {
   // A number from another scheduler's life, given after the state was saved, may be somebody else's here, or nobody's.
-  const auto earlier = membership_.workers().find(WorkerId(request.worker()));
+  const auto earlier = job_.membership.workers().find(WorkerId(request.worker()));
   std::optional<WorkerId> own, other;
-  if (earlier != membership_.workers().end() && earlier->second.incarnation == Incarnation(request.incarnation())) {
+  if (earlier != job_.membership.workers().end() && earlier->second.incarnation == Incarnation(request.incarnation())) {
     own = earlier->first;
   }
   const WorkerOrigin origin = OriginOf(request);
-  for (const auto& [id, worker] : membership_.workers()) {
+  for (const auto& [id, worker] : job_.membership.workers()) {
     if (worker.name != request.name() || !IsThere(worker.state) || id == own) continue;
-    const Kinship kinship = KinshipOf(origins_.at(id), origin);
+    const Kinship kinship = KinshipOf(job_.workers.origins.at(id), origin);
     // The reply to its first registration was lost: without this the process would count twice.
     if (kinship == Kinship::kSame && !own) return id;
     // A worker with a lease may be silent and live: the newcomer is a worker besides it.
@@ -37,9 +36,9 @@ absl::StatusOr<std::optional<WorkerId>> Controller::PreviousOf(const wire::Regis
     if (kinship == Kinship::kOther && !excused) other = id;
   }
   if (!other) return own;
-  const absl::Time heard = membership_.workers().at(*other).heard;
-  const absl::Status free =
-      claims_.Ask({*other, origins_.at(*other), heard}, origin, Called("worker", request.name()), now);
+  const absl::Time heard = job_.membership.workers().at(*other).heard;
+  const absl::Status free = job_.workers.claims.Ask({*other, job_.workers.origins.at(*other), heard}, origin,
+                                                    Called("worker", request.name()), now);
   if (!free.ok()) return free;
   return own ? own : other;
 }
@@ -57,26 +56,27 @@ absl::StatusOr<wire::RegisterWorkerReply> Controller::RegisterWorker(const wire:
   if (absl::Status known = CheckGroup(config_.job, request.group()); !known.ok()) return known;
 
   absl::MutexLock lock(&mutex_);
-  if (Ended()) return absl::FailedPreconditionError(absl::StrCat("the job has ended: ", reason_));
+  if (job_.phase.Ended()) return absl::FailedPreconditionError(absl::StrCat("the job has ended: ", job_.phase.reason));
   if (absl::Status same = LearnModel(request); !same.ok()) return same;
   const absl::Time now = time_.Now();
   const absl::StatusOr<std::optional<WorkerId>> previous = PreviousOf(request, now);
-  if (absl::IsAlreadyExists(previous.status())) events_.Add(absl::StrCat("warning: ", previous.status().message()));
+  if (absl::IsAlreadyExists(previous.status())) job_.events.Add(absl::StrCat("warning: ", previous.status().message()));
   if (!previous.ok()) return previous.status();
-  if (auto known = membership_.workers().find(previous->value_or(WorkerId())); known != membership_.workers().end()) {
-    WorkerGone({known->first, known->second.incarnation});
+  if (auto known = job_.membership.workers().find(previous->value_or(WorkerId()));
+      known != job_.membership.workers().end()) {
+    course_.WorkerGone({known->first, known->second.incarnation});
   }
   MembershipActions actions;
   absl::StatusOr<Membership::Registered> registered =
-      membership_.RegisterWorker(request.name(), *previous, now, actions);
+      job_.membership.RegisterWorker(request.name(), *previous, now, actions);
   if (!registered.ok()) return registered.status();
   const WorkerId id(registered->id);
-  origins_[id] = OriginOf(request);
-  claims_.Drop(id);
-  events_.Add(absl::StrCat(who, *previous ? " comes back" : " is there"));
+  job_.workers.origins[id] = OriginOf(request);
+  job_.workers.claims.Drop(id);
+  job_.events.Add(absl::StrCat(who, *previous ? " comes back" : " is there"));
   NoteProtocol(who, ProtocolOf(request));
-  Place();
-  Apply(actions);
+  course_.Place();
+  course_.Apply(actions);
 
   wire::RegisterWorkerReply reply;
   reply.set_job(config_.id.value());
@@ -84,16 +84,6 @@ absl::StatusOr<wire::RegisterWorkerReply> Controller::RegisterWorker(const wire:
   reply.set_worker(registered->id);
   reply.set_incarnation(registered->incarnation.value());
   return reply;
-}
-
-void Controller::ForgetDeparted() {
-  for (const WorkerId worker : membership_.ForgetDeparted()) {
-    origins_.erase(worker);
-    claims_.Drop(worker);
-    progress_.Forget(worker);
-    batch_sizes_.Forget(worker);
-    std::erase_if(told_to_leave_, [&](const Holder& holder) { return holder.worker == worker; });
-  }
 }
 
 }  // namespace slackline::scheduler

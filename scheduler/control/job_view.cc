@@ -1,4 +1,6 @@
-// What the controller knows of what the status page shows.
+// The status page.
+#include "scheduler/control/job_view.h"
+
 #include <algorithm>
 #include <limits>
 #include <utility>
@@ -6,17 +8,12 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_format.h"
-#include "common/job/push_samples.h"
-#include "common/metrics/test_metric.h"
-#include "scheduler/control/controller.h"
 #include "scheduler/status/status_limits.h"
 
 namespace slackline::scheduler {
 namespace {
 
 constexpr uint64_t kBytesPerElement = 4;
-// A rate of versions is the mean over at least so long.
-constexpr absl::Duration kVersionRateOver = absl::Seconds(1);
 
 double SecondsSince(absl::Time then, absl::Time now) { return std::max(0.0, absl::ToDoubleSeconds(now - then)); }
 
@@ -67,26 +64,26 @@ void Keep(std::vector<wire::WorkerView> workers, wire::JobStatus& out) {
 
 }  // namespace
 
-wire::JobStatus Controller::View() const {
-  absl::MutexLock lock(&mutex_);
-  const absl::Time now = time_.Now();
+wire::JobStatus JobView::View() const {
+  const absl::Time now = job_.time.Now();
   wire::JobStatus out;
-  out.set_job(absl::StrFormat("%016x", config_.id.value()));
-  out.set_name(config_.job.name());
-  out.set_state(StateText(state_));
-  out.set_reason(state_ == wire::JOB_STARTING ? Missing() : reason_);
-  out.set_run_folder(config_.run_folder);
-  out.set_report_every_ms(config_.job.output().report_every_ms());
+  out.set_job(absl::StrFormat("%016x", job_.config.id.value()));
+  out.set_name(job_.config.job.name());
+  out.set_state(StateText(job_.phase.state));
+  out.set_reason(job_.phase.state == wire::JOB_STARTING ? Missing() : job_.phase.reason);
+  out.set_run_folder(job_.config.run_folder);
+  out.set_report_every_ms(job_.config.job.output().report_every_ms());
   ViewProgress(now, *out.mutable_progress());
   ViewAsynchrony(*out.mutable_asynchrony());
   ViewWorkers(now, out);
   ViewServers(now, out);
   ViewShards(out);
   wire::GetStatusReply filled;
-  checkpoints_.Fill(now, filled);
-  moves_.Fill(now, filled);
+  job_.checkpoints.Fill(now, filled);
+  job_.moves.Fill(now, filled);
   out.set_moving(filled.moving());
-  if (progress_.energy().metered()) *out.mutable_energy() = progress_.energy().View(ElapsedSeconds(now));
+  if (job_.progress.energy().metered())
+    *out.mutable_energy() = job_.progress.energy().View(job_.phase.ElapsedSeconds(now));
   wire::JobCheckpoints& checkpoints = *out.mutable_checkpoints();
   checkpoints.set_in_progress(filled.checkpoint_in_progress());
   checkpoints.set_whole(filled.checkpoint());
@@ -94,62 +91,62 @@ wire::JobStatus Controller::View() const {
   checkpoints.set_error(filled.checkpoint_error());
   checkpoints.set_folder(filled.checkpoint_folder());
   checkpoints.set_age_s(filled.checkpoint_age_seconds());
-  checkpoints.set_epochs(checkpoints_.epochs());
+  checkpoints.set_epochs(job_.checkpoints.epochs());
   return out;
 }
 
-void Controller::ViewProgress(absl::Time now, wire::JobProgress& out) const {
-  const ProgressReport& latest = progress_.latest();
-  const double rate = Ended() ? 0 : progress_.SamplesPerSecond(now);
-  const uint64_t done = SamplesDone(), total = tasks_ ? tasks_->ranges().samples_total() : 0;
-  out.set_epoch(EpochInProgress());
-  out.set_epochs(config_.job.training().epochs());
+void JobView::ViewProgress(absl::Time now, wire::JobProgress& out) const {
+  const ProgressReport& latest = job_.progress.latest();
+  const double rate = job_.phase.Ended() ? 0 : job_.progress.SamplesPerSecond(now);
+  const uint64_t done = job_.SamplesDone(), total = job_.tasks ? job_.tasks->ranges().samples_total() : 0;
+  out.set_epoch(job_.EpochInProgress());
+  out.set_epochs(job_.config.job.training().epochs());
   out.set_samples_done(done);
   out.set_samples_total(total);
-  out.set_steps(progress_.totals().steps);
+  out.set_steps(job_.progress.totals().steps);
   out.set_samples_per_second(rate);
-  out.set_elapsed_s(ElapsedSeconds(now));
+  out.set_elapsed_s(job_.phase.ElapsedSeconds(now));
   if (const auto left = SecondsLeft(now)) out.set_seconds_left(*left);
   if (latest.loss) out.set_loss(*latest.loss);
   if (latest.accuracy) out.set_train_accuracy(*latest.accuracy);
-  out.set_test_metric(evaluations_.Metric());
-  if (const auto& last = evaluations_.last()) {
+  out.set_test_metric(job_.evaluations.Metric());
+  if (const auto& last = job_.evaluations.last()) {
     out.set_test_accuracy(last->accuracy());
     if (!last->has_map_50()) out.set_test_loss(last->loss());
     out.set_test_epoch(last->epoch());
   }
-  out.set_pushed_bytes(progress_.totals().pushed_bytes);
-  out.set_pulled_bytes(progress_.totals().pulled_bytes);
-  out.set_divergences(watch_.divergences());
-  if (watch_.diverged_at()) out.set_diverged_ago_s(SecondsSince(*watch_.diverged_at(), now));
+  out.set_pushed_bytes(job_.progress.totals().pushed_bytes);
+  out.set_pulled_bytes(job_.progress.totals().pulled_bytes);
+  out.set_divergences(job_.watch.divergences());
+  if (job_.watch.diverged_at()) out.set_diverged_ago_s(SecondsSince(*job_.watch.diverged_at(), now));
 }
 
-void Controller::ViewAsynchrony(wire::JobAsynchrony& out) const {
-  const ProgressReport& latest = progress_.latest();
-  const ProgressTotals& totals = progress_.totals();
-  out.set_mode(absl::AsciiStrToLower(job::Consistency::Mode_Name(config_.job.consistency().mode())));
-  if (watch_.bound()) out.set_slack_bound(*watch_.bound());
+void JobView::ViewAsynchrony(wire::JobAsynchrony& out) const {
+  const ProgressReport& latest = job_.progress.latest();
+  const ProgressTotals& totals = job_.progress.totals();
+  out.set_mode(absl::AsciiStrToLower(job::Consistency::Mode_Name(job_.config.job.consistency().mode())));
+  if (job_.watch.bound()) out.set_slack_bound(*job_.watch.bound());
   out.set_slack(latest.slack);
-  out.set_slack_max(progress_.slack_max());
+  out.set_slack_max(job_.progress.slack_max());
   out.set_staleness_mean(latest.staleness_mean);
-  out.set_staleness_max(progress_.staleness_max());
-  AddStaleness(progress_.staleness(), out);
+  out.set_staleness_max(job_.progress.staleness_max());
+  AddStaleness(job_.progress.staleness(), out);
   out.set_pushes_applied(totals.pushes_applied);
   out.set_pushes_discarded(totals.pushes_discarded);
   out.set_pushes_quarantined(totals.pushes_quarantined);
   out.set_pushes_lost(totals.pushes_lost);
 }
 
-void Controller::ViewWorkers(absl::Time now, wire::JobStatus& out) const {
+void JobView::ViewWorkers(absl::Time now, wire::JobStatus& out) const {
   wire::WorkerCounts& counts = *out.mutable_worker_counts();
-  counts.set_total(membership_.last_worker().value());
-  counts.set_joining(static_cast<uint32_t>(membership_.CountIn(WorkerState::kJoining)));
-  counts.set_live(static_cast<uint32_t>(membership_.CountLive()));
-  counts.set_standby(static_cast<uint32_t>(membership_.CountIn(WorkerState::kStandby)));
-  counts.set_left(static_cast<uint32_t>(membership_.CountIn(WorkerState::kLeft)));
-  counts.set_dead(static_cast<uint32_t>(membership_.CountIn(WorkerState::kDead)));
+  counts.set_total(job_.membership.last_worker().value());
+  counts.set_joining(static_cast<uint32_t>(job_.membership.CountIn(WorkerState::kJoining)));
+  counts.set_live(static_cast<uint32_t>(job_.membership.CountLive()));
+  counts.set_standby(static_cast<uint32_t>(job_.membership.CountIn(WorkerState::kStandby)));
+  counts.set_left(static_cast<uint32_t>(job_.membership.CountIn(WorkerState::kLeft)));
+  counts.set_dead(static_cast<uint32_t>(job_.membership.CountIn(WorkerState::kDead)));
   std::vector<wire::WorkerView> workers;
-  for (const auto& [id, worker] : membership_.workers()) {
+  for (const auto& [id, worker] : job_.membership.workers()) {
     wire::WorkerView view = ViewWorker(id, worker, now);
     if (worker.state == WorkerState::kLive) {
       counts.set_clock_min(counts.has_clock_min() ? std::min(counts.clock_min(), view.clock()) : view.clock());
@@ -158,41 +155,41 @@ void Controller::ViewWorkers(absl::Time now, wire::JobStatus& out) const {
     workers.push_back(std::move(view));
   }
   // Clocks come with heartbeats, which are not of one moment; nobody is further ahead than the mode lets it be.
-  uint64_t slack_max = watch_.bound().value_or(std::numeric_limits<uint64_t>::max());
-  if (config_.job.consistency().mode() == job::Consistency::BSP) slack_max = 0;
+  uint64_t slack_max = job_.watch.bound().value_or(std::numeric_limits<uint64_t>::max());
+  if (job_.config.job.consistency().mode() == job::Consistency::BSP) slack_max = 0;
   for (wire::WorkerView& view : workers) {
     if (view.state() == "live") view.set_slack(std::min(view.clock() - counts.clock_min(), slack_max));
   }
   Keep(std::move(workers), out);
 }
 
-wire::WorkerView Controller::ViewWorker(WorkerId id, const Membership::Worker& worker, absl::Time now) const {
+wire::WorkerView JobView::ViewWorker(WorkerId id, const Membership::Worker& worker, absl::Time now) const {
   wire::WorkerView out;
   out.set_worker(id.value());
   out.set_name(worker.name);
   out.set_state(std::string(ToString(worker.state)));
   out.set_reason(worker.reason);
-  if (const auto known = origins_.find(id); known != origins_.end()) {
+  if (const auto known = job_.workers.origins.find(id); known != job_.workers.origins.end()) {
     const WorkerOrigin& origin = known->second;
     out.set_pid(origin.pid);
     out.set_host(origin.host);
     out.set_topology(origin.topology);
     out.set_metrics_address(origin.metrics);
-    if (origin.group < static_cast<uint32_t>(config_.job.worker().groups_size())) {
-      *out.mutable_devices() = config_.job.worker().groups(static_cast<int>(origin.group)).devices();
+    if (origin.group < static_cast<uint32_t>(job_.config.job.worker().groups_size())) {
+      *out.mutable_devices() = job_.config.job.worker().groups(static_cast<int>(origin.group)).devices();
     }
   }
   out.set_silent_s(SecondsSince(worker.heard, now));
-  out.set_samples(progress_.TotalsOf(id).samples);
+  out.set_samples(job_.progress.TotalsOf(id).samples);
   // Until it has trained, a worker stands where its life began.
   out.set_clock(worker.first_clock.value());
   const Holder holder = {id, worker.incarnation};
-  const wire::WorkerProgress* progress = progress_.Of(holder);
+  const wire::WorkerProgress* progress = job_.progress.Of(holder);
   if (progress == nullptr) return out;
   const double seconds = progress->compute_seconds() + progress->wait_seconds();
   out.set_clock(std::max(progress->clock(), out.clock()));
   out.set_steps(progress->steps());
-  out.set_samples_per_second(worker.state == WorkerState::kLive ? progress_.SamplesPerSecond(holder, now) : 0);
+  out.set_samples_per_second(worker.state == WorkerState::kLive ? job_.progress.SamplesPerSecond(holder, now) : 0);
   out.set_idle_s(static_cast<double>(progress->idle_ms()) / 1000);
   out.set_waiting(worker.state == WorkerState::kLive && progress->waiting());
   out.set_wait_fraction(seconds > 0 ? progress->wait_seconds() / seconds : 0);
@@ -207,16 +204,16 @@ wire::WorkerView Controller::ViewWorker(WorkerId id, const Membership::Worker& w
   return out;
 }
 
-void Controller::ViewServers(absl::Time now, wire::JobStatus& out) const {
+void JobView::ViewServers(absl::Time now, wire::JobStatus& out) const {
   std::map<uint32_t, wire::ServerView*> present;
-  for (const auto& [id, server] : membership_.servers()) {
+  for (const auto& [id, server] : job_.membership.servers()) {
     wire::ServerView& view = *out.add_servers();
     ViewServer(id, server, now, view);
     present[id.value()] = &view;
   }
   wire::GetStatusReply others;
-  backups_.Fill(now, others);
-  moves_.Fill(now, others);
+  job_.backups.Fill(now, others);
+  job_.moves.Fill(now, others);
   for (const wire::MemberStatus& member : others.members()) {
     const auto primary = present.find(member.member());
     if (member.backup() && primary != present.end()) {
@@ -225,7 +222,7 @@ void Controller::ViewServers(absl::Time now, wire::JobStatus& out) const {
       backup.set_address(member.address());
       backup.set_in_step(member.state() == "in step");
       backup.set_silent_s(static_cast<double>(member.silent_ms()) / 1000);
-      if (const auto& local = backups_.all().at(ServerId(member.member())).local; local) {
+      if (const auto& local = job_.backups.all().at(ServerId(member.member())).local; local) {
         backup.set_host(local->machine());
         backup.set_topology(local->topology());
       }
@@ -241,62 +238,51 @@ void Controller::ViewServers(absl::Time now, wire::JobStatus& out) const {
   }
 }
 
-void Controller::ViewServer(ServerId id, const Membership::Server& server, absl::Time now,
-                            wire::ServerView& out) const {
+void JobView::ViewServer(ServerId id, const Membership::Server& server, absl::Time now, wire::ServerView& out) const {
   out.set_server(id.value());
   out.set_name(server.name);
   const bool live = server.state == ServerState::kLive;
-  out.set_state(live && moves_.Draining(id) ? "draining" : std::string(ToString(server.state)));
+  out.set_state(live && job_.moves.Draining(id) ? "draining" : std::string(ToString(server.state)));
   out.set_reason(server.reason);
   out.set_address(server.address);
   out.set_silent_s(SecondsSince(server.heard, now));
-  out.set_durable(durable_.contains(id));
-  out.set_wants_backup(Replicated());
-  if (const wire::LocalAddress* local = shards_.LocalOf(id)) {
+  out.set_durable(job_.servers.durable.contains(id));
+  out.set_wants_backup(job_.Replicated());
+  if (const wire::LocalAddress* local = job_.shards.LocalOf(id)) {
     out.set_host(local->machine());
     out.set_topology(local->topology());
   }
-  for (const ShardPlace& place : shards_.places()) {
+  for (const ShardPlace& place : job_.shards.places()) {
     if (place.server != id) continue;
     out.set_shards(out.shards() + 1);
     out.set_bytes(out.bytes() + place.size() * kBytesPerElement);
   }
-  const auto progress = server_progress_.find(id);
-  if (progress == server_progress_.end()) return;
+  const auto progress = job_.servers.progress.find(id);
+  if (progress == job_.servers.progress.end()) return;
   out.set_version_min(progress->second.version_min());
   out.set_version_max(progress->second.version_max());
   out.set_staging_bytes(progress->second.staging_bytes());
   out.set_resident_bytes(progress->second.resident_bytes());
   out.set_snapshot_error(progress->second.snapshot_error());
-  if (const auto rate = version_rates_.find(id); live && rate != version_rates_.end()) {
+  if (const auto rate = job_.servers.version_rates.find(id); live && rate != job_.servers.version_rates.end()) {
     out.set_steps_per_second(rate->second.per_second);
   }
 }
 
-void Controller::ViewShards(wire::JobStatus& out) const {
-  out.set_shards_total(static_cast<uint32_t>(shards_.places().size()));
-  for (const ShardPlace& place : shards_.places()) {
+void JobView::ViewShards(wire::JobStatus& out) const {
+  out.set_shards_total(static_cast<uint32_t>(job_.shards.places().size()));
+  for (const ShardPlace& place : job_.shards.places()) {
     if (out.shards_size() >= static_cast<int>(kShardsShown)) break;
     wire::ShardView& shard = *out.add_shards();
     shard.set_shard(place.shard.value());
     shard.set_server(place.server.value());
-    shard.set_server_name(moves_.NameOf(place.server));
+    shard.set_server_name(job_.moves.NameOf(place.server));
     shard.set_bytes(place.size() * kBytesPerElement);
-    if (const auto backup = backups_.all().find(place.server); backup != backups_.all().end()) {
+    if (const auto backup = job_.backups.all().find(place.server); backup != job_.backups.all().end()) {
       shard.set_replica(backup->second.name);
-      shard.set_replica_in_step(backups_.InStep(place.server));
+      shard.set_replica_in_step(job_.backups.InStep(place.server));
     }
   }
-}
-
-void Controller::HearVersions(ServerId server, const wire::ServerProgress& progress, absl::Time now) {
-  const uint64_t version = progress.version_max();
-  const auto [found, first] = version_rates_.try_emplace(server, VersionRate{now, version, 0});
-  VersionRate& rate = found->second;
-  if (first || now - rate.since < kVersionRateOver) return;
-  const double steps = version > rate.version ? static_cast<double>(version - rate.version) : 0;
-  const double seconds = absl::ToDoubleSeconds(now - rate.since);
-  rate = {now, version, steps / seconds};
 }
 
 }  // namespace slackline::scheduler

@@ -1,0 +1,314 @@
+// Members: what follows when they come, live, die and leave; the start and the end.
+#include "scheduler/control/job_course.h"
+
+#include <algorithm>
+#include <string>
+#include <variant>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "common/counted.h"
+#include "common/job/push_samples.h"
+#include "common/slowdown.h"
+#include "scheduler/control/job_view.h"
+
+namespace slackline::scheduler {
+namespace {
+
+// Once all is said: how long a supervisor has to ask how it ended.
+constexpr absl::Duration kStatusLinger = absl::Seconds(5);
+
+absl::Duration ServerReturn(const job::Job& job) { return absl::Seconds(job.durability().server_return_s()); }
+
+}  // namespace
+
+void JobCourse::Apply(const MembershipActions& actions) {
+  for (const MembershipAction& action : actions) {
+    std::visit([this](const auto& what) { Act(what); }, action);
+  }
+  BeginIfReady();
+}
+
+void JobCourse::Act(const SendMembersAction& action) {
+  wire::SetMembersRequest request;
+  request.set_job(job_.config.id.value());
+  request.set_generation(job_.shards.GenerationOf(action.server).value());
+  request.set_epoch(action.epoch.value());
+  request.set_server_incarnation(action.server_incarnation.value());
+  for (const MemberRef& member : action.members) {
+    wire::Member& spec = *request.add_members();
+    spec.set_worker(member.worker.value());
+    spec.set_incarnation(member.incarnation.value());
+    spec.set_name(member.name);
+  }
+  if (job_.watch.bound()) request.set_staleness_bound(*job_.watch.bound());
+  job_.calls.SetMembers({action.server, action.server_incarnation}, request);
+}
+
+void JobCourse::Act(const WorkerLiveAction& action) {
+  job_.events.Add(absl::StrCat(job_.NameOf(action.worker), " is live from clock ", action.first_clock.value()));
+}
+
+void JobCourse::Act(const WorkerFencedAction& action) {
+  const Holder holder = {action.worker, action.incarnation};
+  const uint64_t samples = job_.tasks ? job_.tasks->Fenced(holder) : 0;
+  if (samples == 0 || job_.phase.Ended()) return;
+  job_.events.Add(
+      absl::StrCat("the ", Counted(samples, "sample"), " that ", job_.NameOf(action.worker), " held go to others"));
+}
+
+void JobCourse::Act(const WorkerDeadAction& action) {
+  WorkerGone({action.worker, action.incarnation});
+  if (job_.phase.Ended()) return;
+  ++job_.workers.deaths;
+  job_.events.Add(absl::StrCat(job_.NameOf(action.worker), " is dead: ", action.reason), job_.exit_audience);
+}
+
+void JobCourse::Act(const ServerDeadAction& action) {
+  job_.checkpoints.ServerLost(action.server);
+  if (job_.phase.Ended()) return;
+  job_.moves.ServerLost(action.server, job_.Facts());
+  const Membership::Server& server = job_.membership.servers().at(action.server);
+  const absl::Time now = job_.time.Now();
+  const std::string what =
+      absl::StrCat(Called("server", server.name), " (", server.address, ") is dead: ", action.reason,
+                   "; its last heartbeat came ", Readable(now - server.heard), " ago");
+  if (job_.backups.TakeOver(action.server, job_.Facts())) {
+    job_.servers.lost_since.try_emplace(action.server, now);
+    return;
+  }
+  if (job_.Replicated() && job_.phase.state == wire::JOB_TRAINING) {
+    return End(wire::JOB_FAILED, absl::StrCat(what, ", and no backup has all that it has answered"));
+  }
+  if (!job_.MayComeBack(action.server)) {
+    const char* const early = job_.config.snapshot_folder.empty()      ? ""
+                              : job_.phase.state == wire::JOB_STARTING ? "; training had not begun yet"
+                                                                       : "; its shards were not on disk yet";
+    return End(wire::JOB_FAILED, absl::StrCat(what, early));
+  }
+  // From the first of several deaths on, until its shards are back.
+  job_.servers.lost_since.try_emplace(action.server, now);
+  job_.calls.Disconnect({action.server, action.incarnation});
+  job_.events.Add(absl::StrCat(what, "; training waits up to ", absl::FormatDuration(ServerReturn(job_.config.job)),
+                               " for it to come back and go on from its snapshots"));
+}
+
+void JobCourse::FailIfServersStayAway(absl::Time now) {
+  for (const auto& [id, since] : job_.servers.lost_since) {
+    if (now - since <= ServerReturn(job_.config.job)) continue;
+    const Membership::Server& server = job_.membership.servers().at(id);
+    return End(
+        wire::JOB_FAILED,
+        absl::StrCat(Called("server", server.name), " died ", Readable(now - since), " ago, and ",
+                     server.state == ServerState::kLive ? "its shards are not back" : "was not started again",
+                     "; allowed are ", absl::FormatDuration(ServerReturn(job_.config.job)),
+                     " (durability.server_return_s)",
+                     job_.Replicated() ? "" : absl::StrCat("; its snapshots are in ", job_.config.snapshot_folder)));
+  }
+}
+
+void JobCourse::WorkerGone(const Holder& holder) {
+  TrainsNoMore(holder);
+  job_.workers.work_since.erase(holder);
+  job_.workers.measured.erase(holder);
+  job_.room.WorkerGone(holder);
+  if (job_.tasks) job_.tasks->Gone(holder);
+}
+
+void JobCourse::Place() {
+  if (job_.shards.placed() || !job_.first_worker || !job_.membership.AllServersPresent()) return;
+  const job::Cluster& cluster = job_.config.job.cluster();
+  const std::map<ServerId, double> shares = job_.moves.Shares();
+  job_.shards.Place(cluster, shares);
+  const ModelLayout& layout = job_.shards.layout();
+  const size_t shards = job_.shards.places().size();
+  const uint64_t frozen = layout.frozen_from == 0 ? 0 : layout.elements - layout.frozen_from;
+  job_.events.Add(absl::StrCat("the model has ", layout.trained_elements, " parameters and ",
+                               layout.elements - frozen - layout.trained_elements, " averaged values, ",
+                               frozen == 0 ? "" : absl::StrCat("and ", frozen, " that are frozen, "), "in ", shards,
+                               " shards on ", cluster.servers(), cluster.servers() == 1 ? " server" : " servers"));
+  if (shards < cluster.servers()) {
+    return End(wire::JOB_FAILED, absl::StrCat("the model has ", layout.elements, " elements, and a server takes ",
+                                              kShardAlignment, " of them at least: found cluster.servers: ",
+                                              cluster.servers(), "; allowed is 1 to ", shards, " with this model"));
+  }
+  if (!shares.empty()) TellShares(shares);
+  for (const std::string& doubt :
+       {SlowdownDoubt(job_.config.job), FewSamplesDoubt(job_.config.job, layout.train_samples)}) {
+    if (!doubt.empty()) job_.events.Add(absl::StrCat("warning: ", doubt));
+  }
+  for (const auto& [id, server] : job_.membership.servers()) SendInstall(id);
+}
+
+void JobCourse::TellShares(const std::map<ServerId, double>& shares) {
+  std::map<ServerId, size_t> shards;
+  for (const ShardPlace& place : job_.shards.places()) ++shards[place.server];
+  std::vector<std::string> parts;
+  for (const auto& [id, share] : shares) {
+    parts.push_back(
+        absl::StrFormat("%s %d (%g Gbit/s)", job_.membership.servers().at(id).name, shards[id], share / 1000));
+  }
+  job_.events.Add(absl::StrCat("shards go by the links of the servers: ", absl::StrJoin(parts, ", ")),
+                  Audience::kRecord);
+}
+
+void JobCourse::SendInstall(ServerId server) {
+  if (job_.moves.AwaitsGivingUp(server)) return;
+  const Incarnation incarnation = job_.membership.servers().at(server).incarnation;
+  wire::InstallShardsRequest request = job_.shards.InstallRequest(server, incarnation);
+  request.set_snapshot_folder(job_.config.snapshot_folder);
+  // The generation has risen with every restore, so that no two have one lineage.
+  if (const Generation again = job_.shards.GenerationOf(server); again != kFirstGeneration) {
+    request.set_restore_lineage(static_cast<uint32_t>(again.value()));
+    request.set_moves(job_.shards.moved() && !job_.Replicated());
+  }
+  request.set_replicated(job_.Replicated());
+  request.set_promote(job_.backups.Promoted(server));
+  request.set_checkpoint_folder(job_.goes_on_from);
+  job_.calls.Install({server, incarnation}, request);
+  job_.backups.Install(server);
+}
+
+void JobCourse::Restored(ServerId server, const wire::InstallShardsReply& reply) {
+  for (const wire::RestoredWorker& restored : reply.restored()) {
+    const Holder holder = {WorkerId(restored.worker()), Incarnation(restored.incarnation())};
+    job_.progress.Restored(server, holder, restored, job_.time.Now() + 2 * job_.config.timeouts.heartbeat);
+    // The others report it themselves with their next step; or this does when they leave without one.
+    const auto worker = job_.membership.workers().find(holder.worker);
+    const bool trains = worker != job_.membership.workers().end() && worker->second.incarnation == holder.incarnation &&
+                        job_.Trains(worker->second) && job_.phase.trained == absl::InfiniteFuture();
+    if (!trains) TrainsNoMore(holder);
+  }
+}
+
+void JobCourse::TrainsNoMore(const Holder& holder) {
+  job_.progress.Left(holder);
+  if (const uint64_t lost = job_.progress.TakeUnreported(holder); lost > 0)
+    AddLossEvent(holder, lost, ", after its last step");
+}
+
+void JobCourse::AddLossEvent(const Holder& holder, uint64_t lost, absl::string_view when) {
+  job_.events.Add(absl::StrCat(lost, " answered sub-pushes of ", job_.NameOf(holder.worker), " were lost", when,
+                               ": shards went on from snapshots that did not have them yet. Their samples count as "
+                               "trained, and are not trained again"));
+}
+
+void JobCourse::BeginIfReady() {
+  if (job_.phase.state != wire::JOB_STARTING) return;
+  // Thousands register one after the other: the whole list of what is missing is for people.
+  if (job_.membership.CountLive() < job_.config.job.cluster().workers() || !JobView(job_).Missing().empty()) return;
+  job_.phase.state = wire::JOB_TRAINING;
+  const absl::Time now = job_.time.Now();
+  job_.phase.began = now - job_.phase.elapsed_before;
+  job_.last_report = now;
+  job_.watch.Begin(job_.progress.totals(), now);
+  job_.checkpoints.TrainingBegins(now);
+  job_.events.Add(absl::StrCat("training begins with ", Counted(job_.membership.CountLive(), "worker"), " on ",
+                               Counted(job_.shards.layout().train_samples, "sample"), " for ",
+                               Counted(job_.config.job.training().epochs(), "epoch")));
+  // Servers that go on from a checkpoint may have been ready before the workers.
+  AnnounceDurable();
+}
+
+void JobCourse::AnnounceDurable() {
+  if (job_.phase.state != wire::JOB_TRAINING || job_.servers.durable.size() != job_.membership.places()) return;
+  job_.events.Add("all shards are on disk: from now on a server that dies can come back");
+}
+
+absl::StatusOr<ServerRef> JobCourse::RegisterSpare(const wire::RegisterServerRequest& request) {
+  if (!job_.Replicated()) return job_.moves.Register(request, job_.Facts());
+  absl::StatusOr<ServerRef> backup = job_.backups.Register(request, job_.Facts());
+  if (backup.ok()) BeginIfReady();
+  return backup;
+}
+
+void JobCourse::DropSpare(ServerId server, const std::string& why) {
+  if (job_.Replicated()) return job_.backups.Drop(server, why, job_.Facts());
+  job_.moves.Drop(server, why, job_.Facts());
+}
+
+void JobCourse::ShardsChanged(ServerId server, const MembershipActions& actions) {
+  SendInstall(server);  // before the members
+  Apply(actions);
+}
+
+void JobCourse::GotShards(ServerId server, ServerId from) {
+  job_.servers.progress[server].set_seeded(true);
+  if (job_.servers.durable.contains(from)) job_.servers.durable.insert(server);
+}
+
+void JobCourse::ServerLeft(ServerId server, const MembershipActions& actions) {
+  for (auto* set : {&job_.servers.durable, &job_.servers.stopped}) set->erase(server);
+  job_.servers.progress.erase(server);
+  job_.servers.lost_since.erase(server);
+  Apply(actions);
+}
+
+void JobCourse::NoteServerMetrics(const wire::RegisterServerRequest& request) {
+  std::set<std::string> names = {request.name()};
+  for (const auto& [id, server] : job_.membership.servers()) names.insert(server.name);
+  for (const auto& [id, spare] : job_.Spares()) names.insert(spare.name);
+  std::erase_if(job_.servers.metrics, [&](const auto& entry) { return !names.contains(entry.first); });
+  job_.servers.metrics[request.name()] = request.metrics_address();
+}
+
+void JobCourse::ForgetDeparted() {
+  for (const WorkerId worker : job_.membership.ForgetDeparted()) {
+    job_.workers.origins.erase(worker);
+    job_.workers.claims.Drop(worker);
+    job_.progress.Forget(worker);
+    job_.batch_sizes.Forget(worker);
+    std::erase_if(job_.workers.told_to_leave, [&](const Holder& holder) { return holder.worker == worker; });
+  }
+}
+
+void JobCourse::End(wire::JobState state, const std::string& reason) {
+  if (job_.phase.Ended()) return;
+  const bool trained = job_.phase.state == wire::JOB_TRAINING;
+  job_.phase.ended = job_.time.Now();
+  if (trained && job_.progress.totals().samples > job_.progress.latest().totals.samples) AddReport(job_.phase.ended);
+  job_.phase.state = state;
+  job_.phase.reason = reason;
+  const absl::string_view how = state == wire::JOB_DONE ? "done" : state == wire::JOB_FAILED ? "failed" : "stopped";
+  job_.events.Add(absl::StrFormat("the job is %s: %s", how, reason));
+}
+
+bool JobCourse::AllWorkersGone(absl::Time now) const {
+  for (const auto& [id, worker] : job_.membership.workers()) {
+    if (worker.state == WorkerState::kDead || worker.state == WorkerState::kLeft) continue;
+    const bool told = job_.workers.told_to_leave.contains({id, worker.incarnation});
+    if (!told || now - worker.heard <= job_.config.timeouts.lease()) return false;
+  }
+  return true;
+}
+
+bool JobCourse::AllServersGone() const {
+  for (const auto& [id, server] : job_.membership.servers()) {
+    if (server.state == ServerState::kLive && !job_.servers.stopped.contains(id)) return false;
+  }
+  return job_.Spares().empty();
+}
+
+void JobCourse::PartTick(absl::Time now) {
+  if (!job_.Parting(now)) return;
+  if (job_.phase.stopping == absl::InfiniteFuture()) {
+    WatchCheckpoints(now);
+    if (!AllWorkersGone(now) && now - job_.phase.ended <= job_.config.timeouts.worker_dead()) return;
+    if (AwaitsLastCheckpoint(now)) return;
+    job_.phase.stopping = now;
+    wire::StopRequest request;
+    request.set_job(job_.config.id.value());
+    request.set_reason(job_.phase.reason);
+    request.set_remove_snapshots(job_.phase.state == wire::JOB_DONE);
+    for (const auto& [id, server] : job_.membership.servers()) {
+      if (server.state == ServerState::kLive) job_.calls.Stop({id, server.incarnation}, request);
+    }
+    for (const auto& [id, spare] : job_.Spares()) job_.calls.Stop({id, spare.incarnation}, request);
+  }
+  const bool alone = AllServersGone() || now - job_.phase.stopping > job_.config.timeouts.failover();
+  if (alone && (job_.config.unwatched || job_.phase.status_seen || now - job_.phase.stopping >= kStatusLinger))
+    job_.phase.finished = true;
+}
+
+}  // namespace slackline::scheduler
