@@ -16,7 +16,8 @@ search_is_late() {
 # build_stage STAGE: what its tests need.
 build_stage() {
   case $1 in
-    release | long) build release all ;;
+    release) build release all ledger-worker ;;
+    long) build release all benches ;;
     # The thread-safety analysis of clang, which builds `asan`, is for all libraries.
     asan) build asan core_tests "${PROGRAMS[@]}" ledger-worker slackline_libraries ;;
     tsan) build tsan core_tests "${PROGRAMS[@]}" ledger-worker ;;

@@ -4,7 +4,7 @@ import re
 
 from tree import Problem
 
-ROOMS = "protos|common|ps|worker|scheduler|simulator|cli|python|k8s|slurm|monitoring|tests|bench|docs|examples|scripts|cmake|packaging"
+ROOMS = "protos|common|images|ps|worker|scheduler|simulator|cli|python|k8s|slurm|monitoring|tests|bench|docs|examples|scripts|cmake|packaging"
 LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]*)(?:#([^)]*))?\)")
 HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
 # `worker/client/session.h` and `worker/client/session.{h,cc}`; not a pattern such as `tests/<room>/`.

@@ -31,6 +31,8 @@ PROJECT = """
 cmake_minimum_required(VERSION 3.25)
 project(small NONE)
 enable_testing()
+add_custom_target(benches)
+add_custom_target(ledger-worker)
 """ + "".join(f"""
 add_test(NAME {name} COMMAND bash tests/{name} WORKING_DIRECTORY ${{PROJECT_SOURCE_DIR}})
 set_tests_properties({name} PROPERTIES LABELS {label} SKIP_RETURN_CODE 77)
