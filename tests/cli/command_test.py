@@ -168,8 +168,8 @@ class Command(unittest.TestCase):
         self.assertFalse((self.folder / "run").exists())
 
     def test_an_unknown_command_is_named_with_those_that_exist(self):
-        known = ("train, launch, check, status, resume, checkpoint, checkpoints, export, credentials, servers, experiment, plan, "
-                 "trace, simulate, slurm, placement, doctor, prepare, evaluate, help, completion\n")
+        known = ("train, status, resume, check, doctor, prepare, credentials, launch, slurm, placement, servers, checkpoint, "
+                 "checkpoints, export, evaluate, trace, experiment, simulate, plan, help, completion\n")
         for word, found in (("dance", "found 'dance'; allowed is "),
                             ("statsu", "found 'statsu'; did you mean 'status'? Allowed is ")):
             result = run(word)
@@ -179,7 +179,7 @@ class Command(unittest.TestCase):
         for arguments, words in ((("servers", "ad", "r1"), "found 'ad' after 'servers'; did you mean 'add'? Allowed is add, drain"),
                                  (("servers",), "found no command after 'servers'; allowed is add, drain"),
                                  (("slurm", "sub"), "found 'sub' after 'slurm'; allowed is submit, run, node"),
-                                 ((), "found no command; allowed is train, launch, check, ")):
+                                 ((), "found no command; allowed is train, status, resume, ")):
             with self.subTest(arguments):
                 result = run(*arguments)
                 self.assertEqual(result.returncode, 2)

@@ -1,0 +1,49 @@
+// Options that several commands have.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
+
+#include "cli/commands/command.h"
+#include "cli/commands/status.h"
+#include "cli/run/script.h"
+
+namespace slackline::cli {
+
+inline void AddJobFile(CLI::App& command, std::string& job_file) {
+  command.add_option("JOB", job_file, "Job file (YAML)")->required();
+}
+
+inline void AddOverrides(CLI::App& command, std::vector<std::string>& overrides) {
+  command
+      .add_option("--set", overrides, "Change a setting of the job file, for example optimizer.lr=0.1. May be repeated")
+      ->type_name("KEY=VALUE")
+      ->expected(1)
+      ->take_all();
+}
+
+inline void AddQuiet(CLI::App& command, bool& quiet) { command.add_flag("--quiet", quiet, "Show only the result"); }
+
+// Adds a run that goes on. `what` describes the names that it may have.
+inline void AddRun(CLI::App& command, StatusOptions& run,
+                   const char* what = "Run folder, or HOST:PORT of the scheduler") {
+  command.add_option("RUN", run.target, what)->required();
+  command
+      .add_option("--job", run.job_file,
+                  "Job file, whose section `security` tells how to connect. Default: that of the run folder")
+      ->type_name("JOB.yaml");
+}
+
+inline void AddScript(CLI::App& command, ScriptOptions& options) {
+  command.add_option("ARGS", options.arguments, "Arguments of the script, after --");
+  command.add_option("--python", options.python, "Python interpreter that has the package slackline. Default: python3")
+      ->type_name("PROGRAM");
+}
+
+// Returns a command that runs `run` once the user has called it.
+inline AddedCommand Added(const CLI::App* command, std::function<int()> run) {
+  return {[command] { return command->parsed(); }, std::move(run)};
+}
+
+}  // namespace slackline::cli
