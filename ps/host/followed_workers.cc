@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/check.h"
+
 namespace slackline::ps {
 
 void FollowedWorkers::Adopt(EngineState snapshot) {
@@ -15,6 +17,7 @@ void FollowedWorkers::Adopt(EngineState snapshot) {
 }
 
 void FollowedWorkers::Stepped(const Version& version, uint64_t samples) {
+  SLACKLINE_CHECK(adopted());
   state_->version = version;
   state_->samples_applied += samples;
 }
@@ -39,10 +42,11 @@ void FollowedWorkers::Answered(const Sender& sender, const Answer& answer) {
 void FollowedWorkers::Left(const Sender& sender) {
   gone_.Note(sender);
   const auto known = members_.find(sender.worker);
-  if (known != members_.end() && gone_.Covers(known->second.sender)) members_.erase(known);
+  if (known != members_.end() && gone_.Covers({sender.worker, known->second.sender.incarnation})) members_.erase(known);
 }
 
 EngineState FollowedWorkers::Finish() {
+  SLACKLINE_CHECK(adopted());
   EngineState state = *std::exchange(state_, std::nullopt);
   Clock64 slowest(UINT64_MAX);
   for (auto& [id, worker] : std::exchange(members_, {})) {

@@ -2,9 +2,9 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <functional>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
@@ -40,7 +40,7 @@ class PinnedVersions {
 
   // Number of versions that streams still read, without averages.
   size_t versions() const;
-  // A stream that still sends from the oldest version, or was lent it.
+  // A stream that still sends from a version, or was lent it.
   struct Holder {
     Peer* peer = nullptr;
     PullId pull;

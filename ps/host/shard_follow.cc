@@ -1,5 +1,4 @@
 // A shard whose steps are taken elsewhere: the backup's copy.
-#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"

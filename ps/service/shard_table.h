@@ -16,7 +16,6 @@
 #include "absl/strings/string_view.h"
 #include "common/clock.h"
 #include "common/rpc/frame.h"
-#include "common/shm/loan_flag.h"
 #include "common/shm/segment.h"
 #include "common/timeouts.h"
 #include "job.pb.h"

@@ -61,8 +61,8 @@ Controller::Controller(const Config& config, const TimeSource& time, ServerCalls
     : config_(config),
       time_(time),
       images_({.silence_max = config.timeouts.worker_dead()}),
-      job_(config_, time, servers, *this, course_),
-      course_(job_) {}
+      course_(job_),
+      job_(config_, time, servers, *this, course_) {}
 
 void Controller::Tick() {
   absl::MutexLock lock(&mutex_);

@@ -1,5 +1,4 @@
 // Workers register here.
-
 #include "absl/strings/str_cat.h"
 #include "common/job/push_samples.h"
 #include "common/member_name.h"

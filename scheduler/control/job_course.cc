@@ -1,7 +1,8 @@
 // Members: what follows when they come, live, die and leave; the start and the end.
 #include "scheduler/control/job_course.h"
 
-#include <algorithm>
+#include <map>
+#include <set>
 #include <string>
 #include <variant>
 

@@ -4,7 +4,6 @@
 #include "absl/strings/str_cat.h"
 #include "scheduler/control/job_course.h"
 #include "scheduler/control/job_view.h"
-
 #include "scheduler/control/saved_state.h"
 
 namespace slackline::scheduler {

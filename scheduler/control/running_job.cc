@@ -40,7 +40,6 @@ RunningJob::RunningJob(const JobConfig& config, const TimeSource& time, ServerCa
     : config(config),
       time(time),
       calls(calls),
-      observer(observer),
       membership(MembershipConfig(config)),
       shards(config.id),
       workers(config.timeouts),

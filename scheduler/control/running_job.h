@@ -50,13 +50,13 @@ struct JobConfig {
   // Folder for checkpoints; empty: none are made.
   std::string checkpoint_folder = {};
   uint64_t checkpoint_number = 0;  // numbers up to this one are taken
-  // True if the state from Save() is written to disk and StateKept() is called. The end of the job is then told only
-  // once it is kept: otherwise a restarted scheduler would wait for workers that have left.
+  // True if the state from Controller::Save() is written to disk and Controller::StateKept() is called. The end of the
+  // job is then told only once it is kept: otherwise a restarted scheduler would wait for workers that have left.
   bool keeps_state = false;
   Timeouts timeouts = {};
   // URL of the status page; empty if there is none.
   std::string page = {};
-  // `after_record` of EventLog: true if EventsRecorded() is called after each TakeEvents().
+  // `after_record` of EventLog: true if Controller::EventsRecorded() is called after each Controller::TakeEvents().
   bool tells_after_record = false;
   bool unwatched = false;  // true if no supervisor polls for the result: the scheduler exits without waiting
 };
@@ -154,7 +154,6 @@ struct RunningJob {
   const JobConfig& config;
   const TimeSource& time;
   ServerCalls& calls;
-  ServerObserver& observer;
 
   JobPhase phase;
   Membership membership;
