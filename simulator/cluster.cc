@@ -7,8 +7,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/job/job_file.h"
-#include "worker/link/scheduler_wire.h"
-#include "worker/spec/local_job_config.h"
+#include "worker/scheduler_link/scheduler_wire.h"
+#include "worker/settings/local_job_config.h"
 
 namespace slackline::simulator {
 namespace {

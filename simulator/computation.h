@@ -13,9 +13,9 @@
 #include "absl/types/span.h"
 #include "common/optimizer/aligned_floats.h"
 #include "ps/shard/slice.h"
-#include "worker/link/scheduler_link.h"
-#include "worker/local/local_round.h"
+#include "worker/local_training/local_round.h"
 #include "worker/model/model.h"
+#include "worker/scheduler_link/scheduler_link.h"
 
 namespace slackline::simulator {
 

@@ -28,7 +28,7 @@
 #include "simulator/rules.h"
 #include "simulator/torch_computation.h"
 #include "simulator/view.h"
-#include "worker/spec/job_checks.h"
+#include "worker/settings/job_checks.h"
 
 namespace slackline::simulator {
 namespace {

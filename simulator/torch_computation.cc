@@ -16,7 +16,7 @@
 #include "worker/base/gradient_norm.h"
 #include "worker/evaluation/evaluator.h"
 #include "worker/model/layout.h"
-#include "worker/spec/job_data.h"
+#include "worker/settings/job_data.h"
 
 namespace slackline::simulator {
 namespace {

@@ -6,7 +6,7 @@
 #include "absl/status/statusor.h"
 #include "images/dataset/dataset.h"
 #include "simulator/computation.h"
-#include "worker/spec/job_config.h"
+#include "worker/settings/job_config.h"
 
 namespace slackline::simulator {
 

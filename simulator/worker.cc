@@ -7,8 +7,8 @@
 #include "absl/strings/str_cat.h"
 #include "common/computing_watch.h"
 #include "common/job/job_file.h"
-#include "worker/link/scheduler_wire.h"
-#include "worker/local/local_images.h"
+#include "worker/local_training/local_images.h"
+#include "worker/scheduler_link/scheduler_wire.h"
 
 namespace slackline::simulator {
 namespace {

@@ -15,7 +15,7 @@
 #include "simulator/world.h"
 #include "worker/base/progress.h"
 #include "worker/client/session.h"
-#include "worker/link/scheduler_link.h"
+#include "worker/scheduler_link/scheduler_link.h"
 
 namespace slackline::simulator {
 

@@ -12,7 +12,7 @@
 #include "simulator/event_queue.h"
 #include "simulator/network.h"
 #include "simulator/worker_plan.h"
-#include "worker/local/local_config.h"
+#include "worker/local_training/local_config.h"
 
 namespace slackline::simulator {
 

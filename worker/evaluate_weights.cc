@@ -10,7 +10,7 @@
 #include "worker/evaluation/evaluator.h"
 #include "worker/machine/devices.h"
 #include "worker/model/weights/load_weights.h"
-#include "worker/spec/job_data.h"
+#include "worker/settings/job_data.h"
 
 namespace slackline::worker {
 namespace {

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "worker/spec/job_config.h"
+#include "worker/settings/job_config.h"
 
 namespace slackline::worker {
 

@@ -34,14 +34,14 @@
 #include "worker/base/step_memory.h"
 #include "worker/cuda/gpus.h"
 #include "worker/evaluate_weights.h"
-#include "worker/link/scheduler_images.h"
 #include "worker/machine/devices.h"
 #include "worker/metering.h"
 #include "worker/model/weights/load_weights.h"
 #include "worker/own_cores.h"
-#include "worker/spec/container.h"
-#include "worker/spec/job_config.h"
-#include "worker/spec/job_data.h"
+#include "worker/scheduler_link/scheduler_images.h"
+#include "worker/settings/container.h"
+#include "worker/settings/job_config.h"
+#include "worker/settings/job_data.h"
 #include "worker/stop_signals.h"
 
 namespace slackline::worker {

@@ -7,7 +7,7 @@
 #include "common/metrics/metrics.h"
 #include "common/power/energy_sampler.h"
 #include "worker/machine/devices.h"
-#include "worker/spec/job_config.h"
+#include "worker/settings/job_config.h"
 
 namespace slackline::worker {
 

@@ -10,7 +10,7 @@
 #include "common/logging.h"
 #include "common/thread_cores.h"
 #include "worker/machine/numa_nodes.h"
-#include "worker/spec/job_config.h"
+#include "worker/settings/job_config.h"
 
 namespace slackline::worker {
 namespace {

@@ -36,7 +36,7 @@
 #include "images/base/class_names.h"
 #include "worker/base/step_memory.h"
 #include "worker/group/local_group.h"
-#include "worker/spec/job_config.h"
+#include "worker/settings/job_config.h"
 #include "worker/stop_signals.h"
 
 namespace slackline::worker {

@@ -19,7 +19,7 @@
 #include "common/job/job_file.h"
 #include "common/security/check_credentials.h"
 #include "common/slowdown.h"
-#include "worker/spec/job_checks.h"
+#include "worker/settings/job_checks.h"
 
 namespace slackline::cli {
 namespace {

@@ -18,7 +18,7 @@
 #include "common/job/job_file.h"
 #include "common/log_format.h"
 #include "common/logging.h"
-#include "worker/spec/job_checks.h"
+#include "worker/settings/job_checks.h"
 
 namespace slackline::cli {
 namespace {

@@ -20,7 +20,7 @@
 #include "cli/run/run_folder.h"
 #include "common/checkpoint/folder.h"
 #include "common/job/job_file.h"
-#include "worker/spec/job_checks.h"
+#include "worker/settings/job_checks.h"
 
 namespace slackline::cli::doctor {
 namespace {

@@ -20,7 +20,7 @@
 #include "cli/doctor/peer.h"
 #include "cli/doctor/words.h"
 #include "cli/slurm/allocation.h"
-#include "cli/slurm/commands.h"
+#include "cli/slurm/slurm_programs.h"
 #include "common/network/interfaces.h"
 
 namespace slackline::cli::doctor {

@@ -6,8 +6,8 @@
 #include "cli/run/run_checks.h"
 #include "common/security/check_credentials.h"
 #include "worker/model/layout.h"
-#include "worker/spec/job_config.h"
-#include "worker/spec/job_data.h"
+#include "worker/settings/job_config.h"
+#include "worker/settings/job_data.h"
 
 namespace slackline::cli::doctor {
 namespace {

@@ -25,17 +25,17 @@
 #include "cli/run/run_folder.h"
 #include "cli/run/run_lock.h"
 #include "cli/slurm/allocation.h"
-#include "cli/slurm/commands.h"
 #include "cli/slurm/meeting.h"
 #include "cli/slurm/node_cluster.h"
 #include "cli/slurm/placement.h"
+#include "cli/slurm/slurm_programs.h"
 #include "common/address.h"
 #include "common/clock.h"
 #include "common/job/job_file.h"
 #include "common/log_format.h"
 #include "common/logging.h"
 #include "common/security/make_credentials.h"
-#include "worker/spec/job_checks.h"
+#include "worker/settings/job_checks.h"
 
 namespace slackline::cli::slurm {
 namespace {

@@ -18,7 +18,7 @@
 #include "cli/base/complain.h"
 #include "cli/run/cluster.h"
 #include "cli/slurm/allocation.h"
-#include "cli/slurm/commands.h"
+#include "cli/slurm/slurm_programs.h"
 #include "common/job/job_file.h"
 
 namespace slackline::cli::slurm {

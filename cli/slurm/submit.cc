@@ -17,11 +17,11 @@
 #include "cli/run/run_checks.h"
 #include "cli/run/run_folder.h"
 #include "cli/run/slurm_queue.h"
-#include "cli/slurm/commands.h"
 #include "cli/slurm/launch.h"
+#include "cli/slurm/slurm_programs.h"
 #include "common/job/job_file.h"
 #include "common/logging.h"
-#include "worker/spec/job_checks.h"
+#include "worker/settings/job_checks.h"
 
 namespace slackline::cli::slurm {
 namespace {

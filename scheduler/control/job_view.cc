@@ -1,288 +1,164 @@
-// The status page.
+// The status for `slackline status` and for clients.
 #include "scheduler/control/job_view.h"
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 #include <vector>
 
-#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "scheduler/status/status_limits.h"
+#include "absl/strings/str_join.h"
+#include "common/job/push_samples.h"
+#include "scheduler/watch/early_stopping.h"
 
 namespace slackline::scheduler {
 namespace {
 
-constexpr uint64_t kBytesPerElement = 4;
+// Clients take messages of 4 MiB; servers, the evaluation, events and the full status need most of that.
+constexpr size_t kWorkerBytesMax = 1 << 20;
+// Bytes that the list adds to each worker.
+constexpr size_t kMemberHeaderBytes = 8;
 
-double SecondsSince(absl::Time then, absl::Time now) { return std::max(0.0, absl::ToDoubleSeconds(now - then)); }
-
-std::string StateText(wire::JobState state) {
-  switch (state) {
-    case wire::JOB_STARTING:
-      return "starting";
-    case wire::JOB_TRAINING:
-      return "training";
-    case wire::JOB_DONE:
-      return "done";
-    case wire::JOB_FAILED:
-      return "failed";
-    case wire::JOB_STOPPED:
-      return "stopped";
-    default:
-      return "unknown";
-  }
+// "1 of 2 servers (ps-1)"
+std::string Count(const std::vector<std::string>& there, uint32_t wanted, const std::string& what) {
+  return absl::StrCat(there.size(), " of ", wanted, " ", what,
+                      there.empty() ? "" : absl::StrCat(" (", absl::StrJoin(there, ", "), ")"));
 }
 
-void AddStaleness(const StalenessCounts& counts, wire::JobAsynchrony& out) {
-  for (size_t bucket = 0; bucket < counts.used(); ++bucket) {
-    wire::StalenessBucket& one = *out.add_staleness();
-    one.set_from(StalenessCounts::StalenessOf(bucket));
-    const bool last = bucket + 1 >= StalenessCounts::kBuckets;
-    one.set_to(last ? std::numeric_limits<uint64_t>::max() : StalenessCounts::StalenessOf(bucket + 1) - 1);
-    one.set_answers(counts.InBucket(bucket));
-  }
+// A server or a worker; what both have.
+template <typename Member>
+wire::MemberStatus StatusOf(wire::MemberRole role, uint32_t id, const Member& member, absl::Time now) {
+  wire::MemberStatus status;
+  status.set_role(role);
+  status.set_member(id);
+  status.set_incarnation(member.incarnation.value());
+  status.set_name(member.name);
+  status.set_state(std::string(ToString(member.state)));
+  status.set_reason(member.reason);
+  status.set_silent_ms(static_cast<uint64_t>(absl::ToInt64Milliseconds(now - member.heard)));
+  return status;
 }
 
-// Of those that are many, who is shown: who is there, then who was lost lately, then the others.
-int RankOf(const wire::WorkerView& worker) {
-  if (worker.state() == "live" || worker.state() == "joining") return 0;
-  if (worker.state() == "dead" && worker.silent_s() < kLostForS) return 1;
-  return worker.state() == "standby" ? 2 : 3;
-}
-
-void Keep(std::vector<wire::WorkerView> workers, wire::JobStatus& out) {
-  if (workers.size() > kWorkersShown) {
-    std::stable_sort(workers.begin(), workers.end(),
-                     [](const auto& one, const auto& other) { return RankOf(one) < RankOf(other); });
-    workers.resize(kWorkersShown);
-    std::sort(workers.begin(), workers.end(),
-              [](const auto& one, const auto& other) { return one.worker() < other.worker(); });
+// Adds as many as there is room for, in their order. Live workers are left out first: those that need no attention.
+// Returns how many were added.
+size_t List(std::vector<wire::MemberStatus> workers, wire::GetStatusReply& reply) {
+  size_t room = kWorkerBytesMax;
+  std::vector<bool> listed(workers.size());
+  for (const bool live : {false, true}) {
+    for (size_t i = 0; i < workers.size(); ++i) {
+      const size_t bytes = workers[i].ByteSizeLong() + kMemberHeaderBytes;
+      if ((workers[i].state() == "live") != live || bytes > room) continue;
+      listed[i] = true;
+      room -= bytes;
+    }
   }
-  for (wire::WorkerView& worker : workers) *out.add_workers() = std::move(worker);
+  for (size_t i = 0; i < workers.size(); ++i) {
+    if (listed[i]) *reply.add_members() = std::move(workers[i]);
+  }
+  return static_cast<size_t>(std::count(listed.begin(), listed.end(), true));
 }
 
 }  // namespace
 
-wire::JobStatus JobView::View() const {
-  const absl::Time now = job_.time.Now();
-  wire::JobStatus out;
-  out.set_job(absl::StrFormat("%016x", job_.config.id.value()));
-  out.set_name(job_.config.job.name());
-  out.set_state(StateText(job_.phase.state));
-  out.set_reason(job_.phase.state == wire::JOB_STARTING ? Missing() : job_.phase.reason);
-  out.set_run_folder(job_.config.run_folder);
-  out.set_report_every_ms(job_.config.job.output().report_every_ms());
-  ViewProgress(now, *out.mutable_progress());
-  ViewAsynchrony(*out.mutable_asynchrony());
-  ViewWorkers(now, out);
-  ViewServers(now, out);
-  ViewShards(out);
-  wire::GetStatusReply filled;
-  job_.checkpoints.Fill(now, filled);
-  job_.moves.Fill(now, filled);
-  out.set_moving(filled.moving());
-  if (job_.progress.energy().metered())
-    *out.mutable_energy() = job_.progress.energy().View(job_.phase.ElapsedSeconds(now));
-  wire::JobCheckpoints& checkpoints = *out.mutable_checkpoints();
-  checkpoints.set_in_progress(filled.checkpoint_in_progress());
-  checkpoints.set_whole(filled.checkpoint());
-  checkpoints.set_failed(filled.checkpoint_failed());
-  checkpoints.set_error(filled.checkpoint_error());
-  checkpoints.set_folder(filled.checkpoint_folder());
-  checkpoints.set_age_s(filled.checkpoint_age_seconds());
-  checkpoints.set_epochs(job_.checkpoints.epochs());
-  return out;
-}
-
-void JobView::ViewProgress(absl::Time now, wire::JobProgress& out) const {
-  const ProgressReport& latest = job_.progress.latest();
-  const double rate = job_.phase.Ended() ? 0 : job_.progress.SamplesPerSecond(now);
-  const uint64_t done = job_.SamplesDone(), total = job_.tasks ? job_.tasks->ranges().samples_total() : 0;
-  out.set_epoch(job_.EpochInProgress());
-  out.set_epochs(job_.config.job.training().epochs());
-  out.set_samples_done(done);
-  out.set_samples_total(total);
-  out.set_steps(job_.progress.totals().steps);
-  out.set_samples_per_second(rate);
-  out.set_elapsed_s(job_.phase.ElapsedSeconds(now));
-  if (const auto left = SecondsLeft(now)) out.set_seconds_left(*left);
-  if (latest.loss) out.set_loss(*latest.loss);
-  if (latest.accuracy) out.set_train_accuracy(*latest.accuracy);
-  out.set_test_metric(job_.evaluations.Metric());
-  if (const auto& last = job_.evaluations.last()) {
-    out.set_test_accuracy(last->accuracy());
-    if (!last->has_map_50()) out.set_test_loss(last->loss());
-    out.set_test_epoch(last->epoch());
-  }
-  out.set_pushed_bytes(job_.progress.totals().pushed_bytes);
-  out.set_pulled_bytes(job_.progress.totals().pulled_bytes);
-  out.set_divergences(job_.watch.divergences());
-  if (job_.watch.diverged_at()) out.set_diverged_ago_s(SecondsSince(*job_.watch.diverged_at(), now));
-}
-
-void JobView::ViewAsynchrony(wire::JobAsynchrony& out) const {
-  const ProgressReport& latest = job_.progress.latest();
-  const ProgressTotals& totals = job_.progress.totals();
-  out.set_mode(absl::AsciiStrToLower(job::Consistency::Mode_Name(job_.config.job.consistency().mode())));
-  if (job_.watch.bound()) out.set_slack_bound(*job_.watch.bound());
-  out.set_slack(latest.slack);
-  out.set_slack_max(job_.progress.slack_max());
-  out.set_staleness_mean(latest.staleness_mean);
-  out.set_staleness_max(job_.progress.staleness_max());
-  AddStaleness(job_.progress.staleness(), out);
-  out.set_pushes_applied(totals.pushes_applied);
-  out.set_pushes_discarded(totals.pushes_discarded);
-  out.set_pushes_quarantined(totals.pushes_quarantined);
-  out.set_pushes_lost(totals.pushes_lost);
-}
-
-void JobView::ViewWorkers(absl::Time now, wire::JobStatus& out) const {
-  wire::WorkerCounts& counts = *out.mutable_worker_counts();
-  counts.set_total(job_.membership.last_worker().value());
-  counts.set_joining(static_cast<uint32_t>(job_.membership.CountIn(WorkerState::kJoining)));
-  counts.set_live(static_cast<uint32_t>(job_.membership.CountLive()));
-  counts.set_standby(static_cast<uint32_t>(job_.membership.CountIn(WorkerState::kStandby)));
-  counts.set_left(static_cast<uint32_t>(job_.membership.CountIn(WorkerState::kLeft)));
-  counts.set_dead(static_cast<uint32_t>(job_.membership.CountIn(WorkerState::kDead)));
-  std::vector<wire::WorkerView> workers;
-  for (const auto& [id, worker] : job_.membership.workers()) {
-    wire::WorkerView view = ViewWorker(id, worker, now);
-    if (worker.state == WorkerState::kLive) {
-      counts.set_clock_min(counts.has_clock_min() ? std::min(counts.clock_min(), view.clock()) : view.clock());
-      counts.set_clock_max(std::max(counts.clock_max(), view.clock()));
-    }
-    workers.push_back(std::move(view));
-  }
-  // Clocks come with heartbeats, which are not of one moment; nobody is further ahead than the mode lets it be.
-  uint64_t slack_max = job_.watch.bound().value_or(std::numeric_limits<uint64_t>::max());
-  if (job_.config.job.consistency().mode() == job::Consistency::BSP) slack_max = 0;
-  for (wire::WorkerView& view : workers) {
-    if (view.state() == "live") view.set_slack(std::min(view.clock() - counts.clock_min(), slack_max));
-  }
-  Keep(std::move(workers), out);
-}
-
-wire::WorkerView JobView::ViewWorker(WorkerId id, const Membership::Worker& worker, absl::Time now) const {
-  wire::WorkerView out;
-  out.set_worker(id.value());
-  out.set_name(worker.name);
-  out.set_state(std::string(ToString(worker.state)));
-  out.set_reason(worker.reason);
-  if (const auto known = job_.workers.origins.find(id); known != job_.workers.origins.end()) {
-    const WorkerOrigin& origin = known->second;
-    out.set_pid(origin.pid);
-    out.set_host(origin.host);
-    out.set_topology(origin.topology);
-    out.set_metrics_address(origin.metrics);
-    if (origin.group < static_cast<uint32_t>(job_.config.job.worker().groups_size())) {
-      *out.mutable_devices() = job_.config.job.worker().groups(static_cast<int>(origin.group)).devices();
-    }
-  }
-  out.set_silent_s(SecondsSince(worker.heard, now));
-  out.set_samples(job_.progress.TotalsOf(id).samples);
-  // Until it has trained, a worker stands where its life began.
-  out.set_clock(worker.first_clock.value());
-  const Holder holder = {id, worker.incarnation};
-  const wire::WorkerProgress* progress = job_.progress.Of(holder);
-  if (progress == nullptr) return out;
-  const double seconds = progress->compute_seconds() + progress->wait_seconds();
-  out.set_clock(std::max(progress->clock(), out.clock()));
-  out.set_steps(progress->steps());
-  out.set_samples_per_second(worker.state == WorkerState::kLive ? job_.progress.SamplesPerSecond(holder, now) : 0);
-  out.set_idle_s(static_cast<double>(progress->idle_ms()) / 1000);
-  out.set_waiting(worker.state == WorkerState::kLive && progress->waiting());
-  out.set_wait_fraction(seconds > 0 ? progress->wait_seconds() / seconds : 0);
-  out.set_staleness_max(progress->staleness_max());
-  out.set_pushes_applied(progress->pushes_applied());
-  out.set_pushes_discarded(progress->pushes_discarded());
-  out.set_pushes_lost(progress->pushes_lost());
-  if (progress->staleness_answers() > 0) {
-    out.set_staleness_mean(static_cast<double>(progress->staleness_sum()) /
-                           static_cast<double>(progress->staleness_answers()));
-  }
-  return out;
-}
-
-void JobView::ViewServers(absl::Time now, wire::JobStatus& out) const {
-  std::map<uint32_t, wire::ServerView*> present;
+std::string JobView::Missing() const {
+  std::vector<std::string> servers, uninstalled, workers, joining;
   for (const auto& [id, server] : job_.membership.servers()) {
-    wire::ServerView& view = *out.add_servers();
-    ViewServer(id, server, now, view);
-    present[id.value()] = &view;
+    if (server.state != ServerState::kLive) continue;
+    servers.push_back(server.name);
+    if (!job_.shards.installed(id)) uninstalled.push_back(server.name);
   }
-  wire::GetStatusReply others;
-  job_.backups.Fill(now, others);
-  job_.moves.Fill(now, others);
-  for (const wire::MemberStatus& member : others.members()) {
-    const auto primary = present.find(member.member());
-    if (member.backup() && primary != present.end()) {
-      wire::BackupView& backup = *primary->second->mutable_backup();
-      backup.set_name(member.name());
-      backup.set_address(member.address());
-      backup.set_in_step(member.state() == "in step");
-      backup.set_silent_s(static_cast<double>(member.silent_ms()) / 1000);
-      if (const auto& local = job_.backups.all().at(ServerId(member.member())).local; local) {
-        backup.set_host(local->machine());
-        backup.set_topology(local->topology());
-      }
-    } else if (!member.backup()) {
-      wire::ServerView& view = *out.add_servers();
-      view.set_server(member.member());
-      view.set_name(member.name());
-      view.set_state(member.state());
-      view.set_reason(member.reason());
-      view.set_address(member.address());
-      view.set_silent_s(static_cast<double>(member.silent_ms()) / 1000);
-    }
+  for (const auto& [id, worker] : job_.membership.workers()) {
+    if (worker.state == WorkerState::kLive) workers.push_back(worker.name);
+    if (worker.state == WorkerState::kJoining) joining.push_back(worker.name);
   }
+  const job::Cluster& cluster = job_.config.job.cluster();
+  std::vector<std::string> missing;
+  if (servers.size() < cluster.servers()) missing.push_back("has " + Count(servers, cluster.servers(), "servers"));
+  if (job_.Replicated() && job_.backups.all().size() < cluster.servers()) {
+    missing.push_back(absl::StrCat("has ", job_.backups.all().size(), " of ", cluster.servers(),
+                                   " backups of servers (durability.mode replicated wants as many as servers)"));
+  }
+  if (workers.size() + joining.size() < cluster.workers()) {
+    workers.insert(workers.end(), joining.begin(), joining.end());
+    missing.push_back("has " + Count(workers, cluster.workers(), "workers"));
+  } else if (workers.size() < cluster.workers() && missing.empty() && uninstalled.empty()) {
+    missing.push_back("waits until all servers know workers " + absl::StrJoin(joining, ", "));
+  }
+  if (job_.first_worker && servers.size() == cluster.servers() && !uninstalled.empty()) {
+    missing.push_back("waits for servers " + absl::StrJoin(uninstalled, ", ") + " to take their shards");
+  }
+  if (missing.empty()) return "";
+  for (const auto& [name, reason] : job_.workers.early_exits)
+    missing.push_back(absl::StrCat(name, " ended early (", reason, ")"));
+  return absl::StrJoin(missing, "; ");
 }
 
-void JobView::ViewServer(ServerId id, const Membership::Server& server, absl::Time now, wire::ServerView& out) const {
-  out.set_server(id.value());
-  out.set_name(server.name);
-  const bool live = server.state == ServerState::kLive;
-  out.set_state(live && job_.moves.Draining(id) ? "draining" : std::string(ToString(server.state)));
-  out.set_reason(server.reason);
-  out.set_address(server.address);
-  out.set_silent_s(SecondsSince(server.heard, now));
-  out.set_durable(job_.servers.durable.contains(id));
-  out.set_wants_backup(job_.Replicated());
-  if (const wire::LocalAddress* local = job_.shards.LocalOf(id)) {
-    out.set_host(local->machine());
-    out.set_topology(local->topology());
-  }
-  for (const ShardPlace& place : job_.shards.places()) {
-    if (place.server != id) continue;
-    out.set_shards(out.shards() + 1);
-    out.set_bytes(out.bytes() + place.size() * kBytesPerElement);
-  }
-  const auto progress = job_.servers.progress.find(id);
-  if (progress == job_.servers.progress.end()) return;
-  out.set_version_min(progress->second.version_min());
-  out.set_version_max(progress->second.version_max());
-  out.set_staging_bytes(progress->second.staging_bytes());
-  out.set_resident_bytes(progress->second.resident_bytes());
-  out.set_snapshot_error(progress->second.snapshot_error());
-  if (const auto rate = job_.servers.version_rates.find(id); live && rate != job_.servers.version_rates.end()) {
-    out.set_steps_per_second(rate->second.per_second);
-  }
+std::optional<double> JobView::SecondsLeft(absl::Time now) const {
+  const double rate = job_.phase.Ended() || !job_.tasks ? 0 : job_.progress.SamplesPerSecondLately(now);
+  if (rate <= 0) return std::nullopt;
+  const uint64_t left = (job_.tasks->ranges().samples_total() - job_.SamplesDone()) * PassesOfPush(job_.config.job);
+  return static_cast<double>(left) / rate;
 }
 
-void JobView::ViewShards(wire::JobStatus& out) const {
-  out.set_shards_total(static_cast<uint32_t>(job_.shards.places().size()));
-  for (const ShardPlace& place : job_.shards.places()) {
-    if (out.shards_size() >= static_cast<int>(kShardsShown)) break;
-    wire::ShardView& shard = *out.add_shards();
-    shard.set_shard(place.shard.value());
-    shard.set_server(place.server.value());
-    shard.set_server_name(job_.moves.NameOf(place.server));
-    shard.set_bytes(place.size() * kBytesPerElement);
-    if (const auto backup = job_.backups.all().find(place.server); backup != job_.backups.all().end()) {
-      shard.set_replica(backup->second.name);
-      shard.set_replica_in_step(job_.backups.InStep(place.server));
-    }
+void JobView::FillProgress(absl::Time now, wire::GetStatusReply& reply) const {
+  const ProgressReport& latest = job_.progress.latest();
+  const double samples_per_second = job_.phase.Ended() ? 0 : job_.progress.SamplesPerSecond(now);
+  const uint64_t total = job_.tasks ? job_.tasks->ranges().samples_total() : 0;
+  const uint64_t done = job_.SamplesDone();
+  reply.set_epoch(job_.EpochInProgress());
+  reply.set_epochs(job_.config.job.training().epochs());
+  reply.set_samples_done(done);
+  reply.set_samples_total(total);
+  reply.set_step(job_.progress.totals().steps);
+  reply.set_samples_per_second(samples_per_second);
+  reply.set_seconds_left(SecondsLeft(now).value_or(0));
+  reply.set_elapsed_seconds(job_.phase.ElapsedSeconds(now));
+  if (latest.loss) reply.set_loss(*latest.loss);
+  if (latest.accuracy) reply.set_train_accuracy(*latest.accuracy);
+  reply.set_staleness_mean(latest.staleness_mean);
+  reply.set_staleness_max(latest.staleness_max);
+  reply.set_slack(latest.slack);
+  reply.set_has_test_accuracy(job_.evaluations.last().has_value());
+  if (job_.evaluations.last()) reply.set_test_accuracy(job_.evaluations.last()->accuracy());
+  reply.set_test_metric(job_.evaluations.Metric());
+}
+
+void JobView::FillMembers(absl::Time now, wire::GetStatusReply& reply) const {
+  for (const auto& [id, server] : job_.membership.servers()) {
+    wire::MemberStatus& status = *reply.add_members();
+    status = StatusOf(wire::MEMBER_ROLE_SERVER, id.value(), server, now);
+    status.set_address(server.address);
+    status.set_shards(static_cast<uint32_t>(job_.shards.CountOn(id)));
+    if (job_.moves.Draining(id) && server.state == ServerState::kLive) status.set_state("draining");
   }
+  job_.backups.Fill(now, reply);
+  job_.moves.Fill(now, reply);
+  std::vector<wire::MemberStatus> workers;
+  for (const auto& [id, worker] : job_.membership.workers()) {
+    wire::MemberStatus& status = workers.emplace_back(StatusOf(wire::MEMBER_ROLE_WORKER, id.value(), worker, now));
+    const Holder holder = {id, worker.incarnation};
+    const wire::WorkerProgress* progress = job_.progress.Of(holder);
+    status.set_samples(job_.progress.TotalsOf(id).samples);
+    if (progress == nullptr) continue;
+    if (status.reason().empty() && !progress->waits_for().empty()) {
+      status.set_reason(absl::StrCat("waits for ", progress->waits_for()));
+    }
+    status.set_clock(progress->clock());
+    status.set_samples_per_second(job_.progress.SamplesPerSecond(holder, now));
+  }
+  const size_t listed = List(std::move(workers), reply);
+  reply.set_workers_unlisted(job_.membership.last_worker().value() - static_cast<uint32_t>(listed));
+}
+
+std::string JobView::LastGoodState() const {
+  const std::string kept = job_.checkpoints.whole() > 0
+                               ? absl::StrCat("the last checkpoint is ", job_.checkpoints.folder())
+                               : "no checkpoint was made";
+  if (job_.evaluations.all().empty()) return absl::StrCat("nothing was evaluated yet, and ", kept);
+  const EvaluationSummary& last = job_.evaluations.all().back();
+  const std::string loss = last.map ? "" : absl::StrFormat(", loss %.4f", last.loss);
+  return absl::StrCat("the last evaluation was after epoch ", last.epoch, " (",
+                      Described(job::Metric::TEST_ACCURACY, last), loss, "), ", kept);
 }
 
 }  // namespace slackline::scheduler

@@ -9,9 +9,9 @@
 #include <gtest/gtest.h>
 #include "cli/run/script.h"
 #include "cli/slurm/allocation.h"
-#include "cli/slurm/commands.h"
 #include "cli/slurm/meeting.h"
 #include "cli/slurm/placement.h"
+#include "cli/slurm/slurm_programs.h"
 #include "cli/slurm/submit.h"
 
 namespace slackline::cli::slurm::slurm_test {

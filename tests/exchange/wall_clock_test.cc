@@ -14,7 +14,7 @@
 #include "gtest/gtest.h"
 #include "ps/service/registration.h"
 #include "scheduler.grpc.pb.h"
-#include "worker/link/scheduler_link.h"
+#include "worker/scheduler_link/scheduler_link.h"
 
 namespace {
 

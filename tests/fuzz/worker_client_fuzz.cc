@@ -14,7 +14,7 @@
 #include "parameter_server.grpc.pb.h"
 #include "tests/fuzz/text_input.h"
 #include "worker/client/exchange.h"
-#include "worker/link/scheduler_wire.h"
+#include "worker/scheduler_link/scheduler_wire.h"
 
 namespace slackline::fuzz {
 namespace {

@@ -1,4 +1,4 @@
-#include "scheduler/members/pairing.h"
+#include "scheduler/shards/pairing.h"
 
 #include <algorithm>
 #include <random>

@@ -1,10 +1,10 @@
-#include "scheduler/members/placement.h"
+#include "scheduler/shards/placement.h"
 
 #include <algorithm>
 #include <map>
 
 #include <gtest/gtest.h>
-#include "scheduler/members/link_shares.h"
+#include "scheduler/shards/link_shares.h"
 
 namespace slackline::scheduler::placement_test {
 namespace {

@@ -1,4 +1,4 @@
-#include "scheduler/members/rebalance.h"
+#include "scheduler/shards/rebalance.h"
 
 #include <algorithm>
 #include <map>

@@ -45,7 +45,7 @@ CASES = [
     ("Highway only in kernels", {"ps/shard/slice.cc": "#include \"hwy/highway.h\"\n"}, "ps/shard/slice.cc"),
     ("rocksdb only in the storage room", {"ps/store/a.cc": "#include <rocksdb/db.h>\n"}, "ps/store/a.cc"),
     ("zlib only in the data room", {"worker/a.cc": "#include <zlib.h>\n"}, "worker/a.cc"),
-    ("gRPC only at the edges", {"scheduler/members/placement.cc": "#include <grpcpp/grpcpp.h>\n"}, "scheduler/members/placement.cc"),
+    ("gRPC only at the edges", {"scheduler/shards/placement.cc": "#include <grpcpp/grpcpp.h>\n"}, "scheduler/shards/placement.cc"),
     ("no path of one machine", {"docs/a.md": "see /wor" + "k/x\n"}, "docs/a.md"),
     ("no one's home", {"scripts/a": "/hom" + "e/me/x\n"}, "scripts/a"),
     ("no host", {"scripts/a.txt": "--index-url http" + "s://wheels.somewhere.net/x\n"}, "scripts/a.txt"),

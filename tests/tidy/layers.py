@@ -56,7 +56,7 @@ ALLOWED = {
     "cuda": ["worker/cuda/.*", "tests/worker/gpu_.*", "tests/worker/played/.*", "bench/gpu_.*"],
     "grpc": [
         "common/rpc/.*", "common/security/(guard|security)\\.(h|cc)", "tests/.*", "bench/.*", "cli/.*",
-        "ps/service/.*", "ps/program\\.cc", "worker/(client|link)/.*", "scheduler/service/.*", "scheduler/program\\.cc",
+        "ps/service/.*", "ps/program\\.cc", "worker/(client|scheduler_link)/.*", "scheduler/service/.*", "scheduler/program\\.cc",
     ],
     "yaml-cpp": ["common/job/.*"],
     "spdlog": ["common/logging\\.cc"],

@@ -15,7 +15,7 @@
 #include "tests/worker/host_device.h"
 #include "tests/worker/scripted.h"
 #include "worker/group/thread_group.h"
-#include "worker/spec/push_codecs.h"
+#include "worker/settings/push_codecs.h"
 
 namespace slackline::worker::device_encoding_test {
 namespace {

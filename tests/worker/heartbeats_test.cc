@@ -1,5 +1,5 @@
 // The link's heartbeats, as a scheduler on loopback hears them.
-#include "worker/link/scheduler_link.h"
+#include "worker/scheduler_link/scheduler_link.h"
 
 #include <memory>
 #include <string>

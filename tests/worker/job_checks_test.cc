@@ -1,5 +1,5 @@
 // Errors in a job that are known before a worker begins.
-#include "worker/spec/job_checks.h"
+#include "worker/settings/job_checks.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -13,7 +13,7 @@
 
 #include "ps/shard/shard_state.h"
 #include "tests/worker/formula_model.h"
-#include "worker/local/local_round.h"
+#include "worker/local_training/local_round.h"
 
 namespace slackline::worker::local_golden_test {
 namespace {

@@ -1,4 +1,4 @@
-#include "worker/local/local_images.h"
+#include "worker/local_training/local_images.h"
 
 #include <algorithm>
 #include <numeric>

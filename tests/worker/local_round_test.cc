@@ -1,5 +1,5 @@
 // Rounds of local training with real networks.
-#include "worker/local/local_round.h"
+#include "worker/local_training/local_round.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

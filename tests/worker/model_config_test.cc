@@ -5,8 +5,8 @@
 #include "absl/strings/ascii.h"
 #include "common/job/job_file.h"
 #include "tests/images/test_data.h"
-#include "worker/spec/container.h"
-#include "worker/spec/job_config.h"
+#include "worker/settings/container.h"
+#include "worker/settings/job_config.h"
 
 namespace slackline::worker::model_config_test {
 namespace {

@@ -1,4 +1,4 @@
-#include "worker/spec/push_codecs.h"
+#include "worker/settings/push_codecs.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // The worker's line to the scheduler, against a scheduler that listens on this machine.
-#include "worker/link/scheduler_link.h"
+#include "worker/scheduler_link/scheduler_link.h"
 
 #include <memory>
 #include <string>
@@ -13,7 +13,7 @@
 #include "common/job/job_file.h"
 #include "scheduler/service/server_links.h"
 #include "scheduler/service/service.h"
-#include "worker/link/scheduler_wire.h"
+#include "worker/scheduler_link/scheduler_wire.h"
 
 namespace slackline::worker::scheduler_link_test {
 namespace {

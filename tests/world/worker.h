@@ -1,5 +1,6 @@
-// A worker process: a Session (exchange.h). Its line to the scheduler (worker/link/scheduler_link.h) and its loop
-// (worker/trainer/trainer.h) are simulated in virtual time. A step takes time and makes a push; nothing is computed.
+// A worker process: a Session (exchange.h). Its line to the scheduler (worker/scheduler_link/scheduler_link.h) and its
+// loop (worker/trainer/trainer.h) are simulated in virtual time. A step takes time and makes a push; nothing is
+// computed.
 #pragma once
 
 #include <functional>

@@ -17,8 +17,8 @@
 #include "common/security/security.h"
 #include "worker/base/step_memory.h"
 #include "worker/model/weights/safetensors.h"
-#include "worker/spec/job_config.h"
-#include "worker/spec/push_codecs.h"
+#include "worker/settings/job_config.h"
+#include "worker/settings/push_codecs.h"
 
 namespace slackline::worker {
 namespace {

@@ -24,7 +24,7 @@
 #include "worker/client/client.h"
 #include "worker/life/life.h"
 #include "worker/life/trainer_metrics.h"
-#include "worker/link/scheduler_link.h"
+#include "worker/scheduler_link/scheduler_link.h"
 
 namespace slackline::worker {
 

@@ -17,7 +17,7 @@
 #include "common/timeouts.h"
 #include "worker/base/progress.h"
 #include "worker/client/client.h"
-#include "worker/link/scheduler_link.h"
+#include "worker/scheduler_link/scheduler_link.h"
 
 namespace slackline::worker {
 

@@ -11,7 +11,7 @@
 #include "common/check.h"
 #include "common/logging.h"
 #include "worker/base/gradient_norm.h"
-#include "worker/local/local_images.h"
+#include "worker/local_training/local_images.h"
 
 namespace slackline::worker {
 // Layers are asked in the order of forward, so that most of them ask for what has long come.

@@ -28,8 +28,8 @@
 #include "worker/group/local_group.h"
 #include "worker/life/life.h"
 #include "worker/life/trainer_metrics.h"
-#include "worker/link/scheduler_link.h"
-#include "worker/local/local_round.h"
+#include "worker/local_training/local_round.h"
+#include "worker/scheduler_link/scheduler_link.h"
 #include "worker/trainer/loss_scaler.h"
 #include "worker/trainer/push_mean.h"
 

@@ -1,0 +1,337 @@
+#include "worker/scheduler_link/scheduler_link.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <optional>
+#include <random>
+#include <thread>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "common/backoff.h"
+#include "common/clock.h"
+#include "common/computing_watch.h"
+#include "common/logging.h"
+#include "common/protocol_version.h"
+#include "common/rpc/channel.h"
+#include "common/rpc/followed_channel.h"
+#include "common/silence_notice.h"
+#include "common/steady_flag.h"
+#include "worker/scheduler_link/scheduler_wire.h"
+
+namespace slackline::worker {
+namespace {
+
+// Never 0, which says that there is none.
+uint64_t DrawInstance() {
+  std::random_device random;
+  return (uint64_t{random()} << 32 | random()) | 1;
+}
+
+// Looks at the processor time in one span of `stall` before it says that a process hangs.
+constexpr int kLooksPerStall = 8;
+
+// The scheduler over gRPC.
+class GrpcSchedulerLink : public SchedulerLink {
+ public:
+  explicit GrpcSchedulerLink(const Options& options)
+      : options_(options),
+        silence_max_(std::max(options.silence_max, options.timeouts.out_of_reach())),
+        channel_(options.address, options.protection),
+        heartbeats_([this] { RunHeartbeats(); }) {}
+
+  ~GrpcSchedulerLink() override {
+    stop_.Raise();
+    heartbeats_.join();
+  }
+
+  void set_on_end(OnEnd on_end) override {
+    absl::MutexLock lock(&on_end_mutex_);
+    on_end_ = std::move(on_end);
+  }
+
+  void set_on_map(OnMap on_map) override {
+    absl::MutexLock lock(&on_end_mutex_);
+    on_map_ = std::move(on_map);
+  }
+
+  absl::StatusOr<Membership> Join() override {
+    wire::RegisterWorkerRequest request = MakeRegistration(options_, static_cast<uint32_t>(::getpid()));
+    {
+      absl::MutexLock lock(&mutex_);
+      request.set_instance(instance_);
+      request.set_worker(life_.worker.value());
+      request.set_incarnation(life_.incarnation.value());
+      beating_ = false;  // the old life ends here
+    }
+    wire::RegisterWorkerReply reply;
+    const absl::Status status =
+        Call("register", &wire::Scheduler::Stub::RegisterWorker, request, &reply, options_.timeouts.startup);
+    if (!status.ok()) return status;
+    if (absl::Status speaks = CheckProtocol("the scheduler", ProtocolOf(reply)); !speaks.ok()) return speaks;
+    progress_.Reset(time_.Now());
+    absl::MutexLock lock(&mutex_);
+    life_ = {.job = JobId(reply.job()),
+             .worker = WorkerId(reply.worker()),
+             .incarnation = Incarnation(reply.incarnation()),
+             .first_clock = Clock64(0),
+             .send_seed = false};
+    live_ = false;
+    ended_.reset();
+    heard_ = time_.Now();
+    beating_ = true;
+    absl::StatusOr<Membership> life = AwaitLive();
+    if (life.ok() && options_.on_live) options_.on_live();
+    return life;
+  }
+
+  absl::StatusOr<ShardMap> GetShardMap() override {
+    wire::GetShardMapRequest request;
+    request.set_job(life().job.value());
+    wire::GetShardMapReply reply;
+    const absl::Status status =
+        Call("get the shard map", &wire::Scheduler::Stub::GetShardMap, request, &reply, options_.timeouts.startup);
+    if (!status.ok()) return status;
+    absl::MutexLock lock(&mutex_);
+    generation_ = Generation(reply.generation());
+    return FromWire(reply);
+  }
+
+  absl::StatusOr<Work> NextWork(RangeId range_done, double samples_per_second) override {
+    const Membership life = this->life();
+    wire::NextTaskRequest request;
+    request.set_job(life.job.value());
+    request.set_worker(life.worker.value());
+    request.set_incarnation(life.incarnation.value());
+    request.set_range_done(range_done.value());
+    request.set_samples_per_second(samples_per_second);
+    *request.mutable_progress() = ToWire(life, progress_.Take(time_.Now()));
+    AddEnergy(*request.mutable_progress());
+    wire::NextTaskReply reply;
+    const absl::Status status = Call("ask for work", &wire::Scheduler::Stub::NextTask, request, &reply, silence_max_);
+    if (!status.ok()) return status;
+    return FromWire(reply);
+  }
+
+  absl::Status ReportEvaluation(const EvaluationResult& result) override {
+    const Membership life = this->life();
+    wire::EvaluationReport report = ToWire(result);
+    report.set_job(life.job.value());
+    report.set_worker(life.worker.value());
+    report.set_incarnation(life.incarnation.value());
+    wire::EvaluationReply reply;
+    return Call("report an evaluation", &wire::Scheduler::Stub::ReportEvaluation, report, &reply, silence_max_);
+  }
+
+  void Leave(const std::string& reason, const RangePart& trained) override {
+    wire::HeartbeatRequest request;
+    {
+      absl::MutexLock lock(&mutex_);
+      if (!beating_) return;
+      beating_ = false;
+      request = MakeHeartbeat(life_, progress_.Take(time_.Now()));
+    }
+    AddEnergy(*request.mutable_worker());
+    request.set_leaving(true);
+    request.set_leaving_reason(reason);
+    request.set_range(trained.range.value());
+    request.set_range_done_to(trained.done_to);
+    wire::HeartbeatReply reply;
+    // Whether it arrives or not: the worker goes, and silence says the same a little later.
+    const auto context = rpc::ContextWithTimeout(options_.timeouts.server_dead());
+    const grpc::Status status = stub()->Heartbeat(context.get(), request, &reply);
+    if (!status.ok()) log::Warning("cannot tell the scheduler that this worker leaves: ", status.error_message());
+    channel_.Drop();
+  }
+
+  absl::Status Pause(absl::Duration duration) override {
+    stop_pausing_.Await(duration);
+    absl::MutexLock lock(&mutex_);
+    return InterruptStatus();
+  }
+
+  void Interrupt(const std::string& reason) override {
+    absl::MutexLock lock(&mutex_);
+    if (!interrupted_) interrupted_ = reason;
+    stop_pausing_.Raise();
+  }
+
+  ProgressBoard& progress() override { return progress_; }
+
+ private:
+  using Stub = wire::Scheduler::Stub;
+
+  std::unique_ptr<Stub> stub() const { return wire::Scheduler::NewStub(channel_.channel()); }
+  Membership life() ABSL_LOCKS_EXCLUDED(mutex_) {
+    absl::MutexLock lock(&mutex_);
+    return life_;
+  }
+  void AddEnergy(wire::WorkerProgress& progress) const {
+    if (options_.energy) SetEnergy(options_.energy(), progress);
+  }
+  bool LiveOrOver() const ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return live_ || ended_ || interrupted_; }
+  absl::Status InterruptStatus() const ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
+    return interrupted_ ? absl::CancelledError(*interrupted_) : absl::OkStatus();
+  }
+
+  absl::Duration join_max() const { return std::max(options_.join_max, options_.timeouts.startup); }
+  absl::StatusOr<Membership> AwaitLive() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    // absl::Mutex waits by the wall clock, which may be set forward meanwhile.
+    const absl::Time end = time_.Now() + join_max();
+    for (absl::Duration left = join_max(); left > absl::ZeroDuration(); left = end - time_.Now()) {
+      if (mutex_.AwaitWithTimeout(absl::Condition(this, &GrpcSchedulerLink::LiveOrOver), left)) break;
+    }
+    if (interrupted_) return InterruptStatus();
+    if (ended_) return ended_->ok() ? absl::CancelledError("the job has ended: " + end_reason_) : *ended_;
+    if (live_) return life_;
+    return absl::DeadlineExceededError(
+        absl::StrCat("registered as worker ", life_.worker.value(), ", but the scheduler at ", options_.address,
+                     " did not make it a member within ", absl::FormatDuration(join_max()),
+                     ": some server or worker of the job is missing"));
+  }
+
+  // Calls until there is an answer that is not worth another attempt, for at most `total`.
+  template <typename Request, typename Reply>
+  absl::Status Call(const char* what, grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Reply*),
+                    const Request& request, Reply* reply, absl::Duration total) {
+    Backoff backoff(static_cast<uint64_t>(::getpid()));
+    const absl::Time end = time_.Now() + total;
+    SilenceNotice notice(absl::StrCat("the scheduler at ", options_.address), time_.Now(), total);
+    while (true) {
+      const absl::Duration attempt = std::min(end - time_.Now(), options_.timeouts.worker_dead());
+      const auto context = rpc::ContextWithTimeout(attempt);
+      const absl::Status status = rpc::FromGrpc((stub().get()->*method)(context.get(), request, reply));
+      if (status.ok()) return status;
+      const absl::Duration wait = backoff.Next();
+      // Somebody else's scheduler stays that; later on, certificates may just be replaced.
+      const bool stranger = rpc::IsMistrust(status) && life().worker == WorkerId();
+      if (!rpc::IsRetryable(status) || stranger || time_.Now() + wait >= end) {
+        return absl::Status(status.code(), absl::StrCat("could not ", what, " at the scheduler (", options_.address,
+                                                        "): ", channel_.Why(status)));
+      }
+      channel_.Failed();
+      notice.NoAnswer(time_.Now(), channel_.Why(status));
+      const absl::Status pause = Pause(wait);
+      if (!pause.ok()) return pause;
+    }
+  }
+
+  // --- heartbeat thread ---
+
+  void RunHeartbeats() ABSL_LOCKS_EXCLUDED(mutex_) {
+    const ProcessTime process_time;
+    ComputingWatch watch(time_, process_time);
+    while (!stop_.Await(options_.timeouts.heartbeat)) {
+      wire::HeartbeatRequest request;
+      {
+        absl::MutexLock lock(&mutex_);
+        if (!beating_) continue;
+        NoteComputing(watch);
+        request = MakeHeartbeat(life_, progress_.Take(time_.Now()));
+      }
+      AddEnergy(*request.mutable_worker());
+      wire::HeartbeatReply reply;
+      const auto context = rpc::ContextWithTimeout(options_.timeouts.failover());
+      const absl::Status status = rpc::FromGrpc(stub()->Heartbeat(context.get(), request, &reply));
+      Digest(Incarnation(request.incarnation()), status, reply);
+      if (status.ok() && KnowsOlderThan(Generation(reply.generation()))) FetchMap(request.job());
+    }
+  }
+
+  void NoteComputing(ComputingWatch& watch) {
+    const absl::Duration stall = options_.timeouts.stall;
+    if (watch.window() < stall / kLooksPerStall || !watch.Computed()) return;
+    progress_.Computes(time_.Now(), ComputingWatch::kPatience * stall);
+  }
+
+  bool KnowsOlderThan(Generation generation) ABSL_LOCKS_EXCLUDED(mutex_) {
+    absl::MutexLock lock(&mutex_);
+    return generation_ != Generation() && generation_ < generation;
+  }
+
+  // One attempt; the next heartbeat makes another.
+  void FetchMap(uint64_t job) ABSL_LOCKS_EXCLUDED(mutex_, on_end_mutex_) {
+    wire::GetShardMapRequest request;
+    request.set_job(job);
+    wire::GetShardMapReply reply;
+    const auto context = rpc::ContextWithTimeout(options_.timeouts.failover());
+    if (const grpc::Status status = stub()->GetShardMap(context.get(), request, &reply); !status.ok()) {
+      return log::Warning("cannot get the new shard map from the scheduler: ", status.error_message());
+    }
+    {
+      absl::MutexLock lock(&mutex_);
+      generation_ = std::max(generation_, Generation(reply.generation()));
+    }
+    absl::MutexLock lock(&on_end_mutex_);
+    if (on_map_) on_map_(FromWire(reply));
+  }
+
+  void Digest(Incarnation incarnation, const absl::Status& status, const wire::HeartbeatReply& reply)
+      ABSL_LOCKS_EXCLUDED(mutex_) {
+    absl::Status end;
+    std::string reason = reply.leave_reason();
+    {
+      absl::MutexLock lock(&mutex_);
+      if (!beating_ || incarnation != life_.incarnation) return;  // of an earlier life
+      if (status.ok()) {
+        heard_ = time_.Now();
+        if (reply.state() == wire::WORKER_LIVE && !live_) {
+          live_ = true;
+          life_.first_clock = Clock64(reply.first_clock());
+        }
+        life_.send_seed = reply.send_seed();
+        if (!reply.leave()) return;
+      } else {
+        if (rpc::IsRetryable(status)) channel_.Failed();
+        const absl::Duration silent = time_.Now() - heard_;
+        if (rpc::IsRetryable(status) && silent < silence_max_) return;
+        end = status;
+        reason = rpc::IsRetryable(status)
+                     ? absl::StrCat("the scheduler at ", options_.address, " has been silent for ",
+                                    absl::FormatDuration(absl::Trunc(silent, absl::Milliseconds(1))))
+                     : std::string(status.message());
+      }
+      if (ended_) return;
+      ended_ = end;
+      end_reason_ = reason;
+      beating_ = false;
+    }
+    absl::MutexLock lock(&on_end_mutex_);
+    if (on_end_) on_end_(end, reason);
+  }
+
+  const Options options_;
+  const uint64_t instance_ = DrawInstance();
+  const SteadyTime time_;
+  const absl::Duration silence_max_;
+  rpc::FollowedChannel channel_;
+  ProgressBoard progress_;
+
+  absl::Mutex on_end_mutex_;  // before mutex_
+  OnEnd on_end_ ABSL_GUARDED_BY(on_end_mutex_);
+  OnMap on_map_ ABSL_GUARDED_BY(on_end_mutex_);
+
+  absl::Mutex mutex_;
+  Membership life_ ABSL_GUARDED_BY(mutex_);
+  bool beating_ ABSL_GUARDED_BY(mutex_) = false;  // registered, and the life is not over
+  bool live_ ABSL_GUARDED_BY(mutex_) = false;
+  Generation generation_ ABSL_GUARDED_BY(mutex_);              // of the newest map; 0: none was asked for
+  std::optional<absl::Status> ended_ ABSL_GUARDED_BY(mutex_);  // OK: the job has ended
+  std::string end_reason_ ABSL_GUARDED_BY(mutex_);
+  absl::Time heard_ ABSL_GUARDED_BY(mutex_);
+  std::optional<std::string> interrupted_ ABSL_GUARDED_BY(mutex_);
+  SteadyFlag stop_;
+  SteadyFlag stop_pausing_;
+  std::thread heartbeats_;
+};
+
+}  // namespace
+
+std::unique_ptr<SchedulerLink> SchedulerLink::Create(const Options& options) {
+  return std::make_unique<GrpcSchedulerLink>(options);
+}
+
+}  // namespace slackline::worker

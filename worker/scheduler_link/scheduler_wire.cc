@@ -1,0 +1,190 @@
+#include "worker/scheduler_link/scheduler_wire.h"
+
+#include "absl/strings/str_cat.h"
+#include "common/host_name.h"
+#include "common/power/machine.h"
+#include "common/protocol_version.h"
+
+namespace slackline::worker {
+namespace {
+
+// As scheduler.proto has it.
+constexpr size_t kConfusionClassesMax = 64;
+constexpr size_t kClassBytesMax = 1 << 20;
+
+}  // namespace
+
+wire::RegisterWorkerRequest MakeRegistration(const SchedulerLink::Options& options, uint32_t pid) {
+  wire::RegisterWorkerRequest request;
+  request.set_name(options.name);
+  request.set_job_fingerprint(options.job_fingerprint);
+  SetProtocol(request);
+  request.set_train_samples(options.train_samples);
+  request.set_test_samples(options.test_samples);
+  request.set_data_fingerprint(options.data_fingerprint);
+  request.set_pid(pid);
+  request.set_metrics_address(options.metrics_address);
+  request.set_host(HostName());
+  request.set_topology(options.topology);
+  request.set_group(options.group);
+  for (const TensorInfo& tensor : options.tensors) {
+    wire::TensorSpec& spec = *request.add_tensors();
+    spec.set_name(tensor.name);
+    spec.mutable_shape()->Assign(tensor.shape.begin(), tensor.shape.end());
+    spec.set_trained(tensor.trained);
+    spec.set_frozen(tensor.frozen);
+  }
+  return request;
+}
+
+wire::WorkerProgress ToWire(const Membership& life, const Progress& progress) {
+  const StepFacts& total = progress.total;
+  wire::WorkerProgress out;
+  out.set_clock(progress.steps > 0 ? total.clock.value() : life.first_clock.value());
+  out.set_steps(progress.steps);
+  out.set_samples(total.samples);
+  out.set_samples_applied(progress.samples_applied);
+  out.set_loss_sum(progress.loss_sum);
+  out.set_correct(total.correct);
+  out.set_samples_unjudged(total.unjudged);
+  out.set_samples_without_loss(total.without_loss);
+  out.set_idle_ms(static_cast<uint64_t>(absl::ToInt64Milliseconds(progress.idle)));
+  out.set_step_ms_median(absl::ToDoubleMilliseconds(progress.step_median));
+  out.set_compute_seconds(absl::ToDoubleSeconds(total.compute));
+  out.set_wait_seconds(absl::ToDoubleSeconds(total.wait));
+  out.set_data_seconds(absl::ToDoubleSeconds(total.data_wait));
+  out.set_push_seconds(absl::ToDoubleSeconds(total.push));
+  out.set_pull_seconds(absl::ToDoubleSeconds(total.pull));
+  out.set_pushes_applied(total.applied);
+  out.set_pushes_discarded(total.discarded);
+  out.set_pushes_quarantined(total.quarantined);
+  out.set_pushes_lost(total.lost);
+  out.set_pushed_bytes(total.pushed_bytes);
+  out.set_pulled_bytes(total.pulled_bytes);
+  out.set_staleness_sum(total.staleness_sum);
+  out.set_staleness_answers(total.applied);
+  out.set_staleness_max(total.staleness_max);
+  for (size_t i = 0; i < total.staleness.used(); ++i) out.add_staleness_counts(total.staleness.InBucket(i));
+  out.set_waiting(progress.waiting);
+  out.set_waits_for(progress.waits_for);
+  out.set_slack_max(progress.slack_max);
+  out.set_gradient_norm_max(progress.gradient_norm_max);
+  return out;
+}
+
+void SetEnergy(const power::EnergyTotals& totals, wire::WorkerProgress& out) {
+  wire::NodeEnergy& energy = *out.mutable_energy();
+  energy.set_node(HostName());
+  energy.set_machine(power::MachineIdentity());
+  energy.set_since_us(absl::ToUnixMicros(totals.since));
+  energy.set_until_us(absl::ToUnixMicros(totals.until));
+  for (const power::DeviceTotals& device : totals.devices) {
+    wire::DeviceEnergy& one = *energy.add_devices();
+    one.set_device(device.device);
+    one.set_watts(device.watts);
+    wire::PhaseJoules& joules = *one.mutable_joules();
+    joules.set_training(device.joules.training);
+    joules.set_validation(device.joules.validation);
+    joules.set_test(device.joules.test);
+    joules.set_other(device.joules.other);
+  }
+}
+
+wire::HeartbeatRequest MakeHeartbeat(const Membership& life, const Progress& progress) {
+  wire::HeartbeatRequest request;
+  request.set_job(life.job.value());
+  request.set_role(wire::MEMBER_ROLE_WORKER);
+  request.set_member(life.worker.value());
+  request.set_incarnation(life.incarnation.value());
+  *request.mutable_worker() = ToWire(life, progress);
+  return request;
+}
+
+wire::EvaluationReport ToWire(const EvaluationResult& result) {
+  const Metrics& metrics = result.metrics;
+  wire::EvaluationReport report;
+  report.set_epoch(result.work.epoch);
+  report.set_final(result.work.final);
+  report.set_at_samples(result.work.at_samples);
+  report.set_samples(metrics.samples);
+  report.set_loss(result.loss);
+  report.set_accuracy(metrics.accuracy);
+  for (size_t i = 0; i < metrics.classes.size(); ++i) {
+    wire::ClassReport& out = *report.add_classes();
+    out.set_name(result.class_names[i]);
+    out.set_samples(metrics.classes[i].samples);
+    out.set_precision(metrics.classes[i].precision);
+    out.set_recall(metrics.classes[i].recall);
+    out.set_f1(metrics.classes[i].f1);
+  }
+  // The scheduler takes 4 MiB, and so does everybody who asks it for the status.
+  if (report.ByteSizeLong() > kClassBytesMax) report.clear_classes();
+  report.set_precision_macro(metrics.precision_macro);
+  report.set_recall_macro(metrics.recall_macro);
+  report.set_f1_macro(metrics.f1_macro);
+  report.set_f1_micro(metrics.f1_micro);
+  report.set_f1_weighted(metrics.f1_weighted);
+  report.set_seconds(result.seconds);
+  if (metrics.classes.size() <= kConfusionClassesMax) {
+    report.mutable_confusion()->Assign(metrics.confusion.begin(), metrics.confusion.end());
+  }
+  if (metrics.top5_accuracy) report.set_top5_accuracy(*metrics.top5_accuracy);
+  if (metrics.objects) {
+    report.set_map_50(metrics.objects->boxes.map_50);
+    if (metrics.objects->masks) {
+      report.set_mask_map(metrics.objects->masks->map);
+      report.set_mask_map_50(metrics.objects->masks->map_50);
+    }
+  }
+  report.mutable_files()->Assign(result.files.begin(), result.files.end());
+  return report;
+}
+
+absl::StatusOr<Work> FromWire(const wire::NextTaskReply& reply) {
+  switch (reply.task_case()) {
+    case wire::NextTaskReply::kRange:
+      return RangeWork{.range = RangeId(reply.range().range()),
+                       .epoch = reply.range().epoch(),
+                       .begin = reply.range().begin(),
+                       .end = reply.range().end(),
+                       .batch_size = reply.range().batch_size()};
+    case wire::NextTaskReply::kEvaluate:
+      return EvaluationWork{.epoch = reply.evaluate().epoch(),
+                            .final = reply.evaluate().final(),
+                            .run_folder = reply.evaluate().run_folder(),
+                            .at_samples = reply.evaluate().at_samples()};
+    case wire::NextTaskReply::kStandby:
+      return StandbyWork{.retry = absl::Milliseconds(reply.standby().retry_ms())};
+    case wire::NextTaskReply::kLeave:
+      return LeaveWork{.reason = reply.leave().reason()};
+    case wire::NextTaskReply::TASK_NOT_SET:
+      break;
+  }
+  return absl::InternalError("the scheduler gave a task that is not known here: another version of Slackline?");
+}
+
+ShardMap FromWire(const wire::GetShardMapReply& reply) {
+  ShardMap map;
+  map.generation = Generation(reply.generation());
+  map.elements = reply.elements();
+  map.trained_elements = reply.trained_elements();
+  map.frozen_from = reply.frozen_from();
+  for (const wire::ServerSpec& server : reply.servers()) {
+    map.servers.push_back({.server = ServerId(server.server()),
+                           .name = server.name(),
+                           .address = server.address(),
+                           .host = server.local().host(),
+                           .socket = server.local().socket(),
+                           .memory_socket = server.local().memory_socket(),
+                           .generation = Generation(server.generation())});
+  }
+  for (const wire::ShardSpec& shard : reply.shards()) {
+    map.shards.push_back({.shard = ShardId(shard.shard()),
+                          .begin = shard.begin(),
+                          .end = shard.end(),
+                          .server = ServerId(shard.server())});
+  }
+  return map;
+}
+
+}  // namespace slackline::worker

@@ -1,0 +1,52 @@
+#include "worker/settings/job_checks.h"
+
+#include <algorithm>
+
+#include "common/job/job_file.h"
+#include "images/pictures/form.h"
+#include "worker/model/layout.h"
+#include "worker/model/stage_plan.h"
+#include "worker/settings/job_config.h"
+#include "worker/settings/push_codecs.h"
+
+namespace slackline::worker {
+namespace {
+
+// Images as the job says them; else of a size that every model takes. What tensors are called does not depend on it.
+absl::StatusOr<ModelSpec> WithImages(const WorkerConfig& config) {
+  ModelSpec spec = config.model;
+  if (!config.decode.size.empty()) {
+    const absl::StatusOr<images::pictures::Size> size =
+        images::pictures::SizeOf({.size = config.decode.size, .size_key = "data.decode.size"});
+    if (!size.ok()) return size.status();
+    spec.channels = config.decode.grey ? 1 : 3;
+    spec.width = size->width;
+    spec.height = size->height;
+    return spec;
+  }
+  constexpr uint32_t kSide = 16;
+  const bool patches =
+      spec.kind == ModelKind::kVitTiny || spec.kind == ModelKind::kVitSmall || spec.kind == ModelKind::kVitBase;
+  spec.channels = 1;
+  spec.height = spec.width = patches ? std::max(1u, spec.patch_size) : kSide;
+  return spec;
+}
+
+}  // namespace
+
+absl::Status CheckJob(const job::Job& given) {
+  const job::Job job = Resolve(given);
+  if (job.model().kind() == job::Model::EXTERNAL) return absl::OkStatus();
+  const WorkerConfig config = MakeWorkerConfig(job, {.name = "worker-1"}, /*cores=*/1);
+  const absl::StatusOr<ModelSpec> spec = WithImages(config);
+  if (!spec.ok()) return spec.status();
+  if (spec->kind == ModelKind::kTorchScript) return absl::OkStatus();
+  const absl::StatusOr<Layout> layout = MakeLayout(*spec);
+  if (!layout.ok()) return layout.status();
+  if (config.stages > 1) {
+    if (const absl::Status cut = CutModel(*spec, config.stages).status(); !cut.ok()) return cut;
+  }
+  return MakeCodecRuns(config.push_codecs, layout->tensors).status();
+}
+
+}  // namespace slackline::worker

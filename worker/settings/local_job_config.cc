@@ -1,0 +1,26 @@
+#include "worker/settings/local_job_config.h"
+
+namespace slackline::worker {
+
+LocalConfig MakeLocalConfig(const job::Local& local) {
+  const bool sgd = local.optimizer() == job::Local::SGD;
+  LocalConfig config;
+  config.steps = local.steps();
+  config.epochs = local.epochs();
+  config.subset_samples = local.subset_samples();
+  config.optimizer = {
+      .kind = sgd                                     ? OptimizerKind::kSgd
+              : local.optimizer() == job::Local::ADAM ? OptimizerKind::kAdam
+                                                      : OptimizerKind::kAdamW,
+      .lr = local.lr(),
+      .momentum = local.momentum(),
+      .weight_decay = local.weight_decay(),
+      .beta1 = local.beta1(),
+      .beta2 = local.beta2(),
+      .epsilon = local.epsilon(),
+  };
+  config.keep_state = local.keep_state() == job::Local::ALWAYS || (local.keep_state() == job::Local::AUTO && !sgd);
+  return config;
+}
+
+}  // namespace slackline::worker
