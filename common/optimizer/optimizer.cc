@@ -45,7 +45,7 @@ CompensationCoefficients Compensation(const DelayCompensationConfig& config) {
 
 Optimizer::Optimizer(const OptimizerConfig& config)
     : config_(config), compensation_(Compensation(config.delay_compensation)) {
-  if (config.kind != OptimizerKind::kSgd) {
+  if (IsAdam(config.kind)) {
     arrays_ = {"exp_avg", "exp_avg_sq"};
   } else if (config.momentum != 0) {
     arrays_ = {"momentum_buffer"};
@@ -64,10 +64,10 @@ void Optimizer::BeginStep(const Step& step) {
 
 Optimizer::Coefficients Optimizer::CoefficientsOf(const GroupConfig& group, double lr) const {
   Coefficients coefficients;
-  if (config_.kind == OptimizerKind::kSgd) {
-    coefficients.sgd = Sgd(group.weight_decay, lr * group.lr_factor, momentum());
-  } else {
+  if (IsAdam(config_.kind)) {
     coefficients.adam = Adam(config_, group.weight_decay, lr * group.lr_factor, steps_);
+  } else {
+    coefficients.sgd = Sgd(group.weight_decay, lr * group.lr_factor, momentum());
   }
   return coefficients;
 }
@@ -93,7 +93,7 @@ void Optimizer::StepBlock(absl::Span<const float> gradient, absl::Span<float> we
   SLACKLINE_CHECK(gradient.size() == weights.size() && (!group || *group < groups_.size()));
   const auto& [sgd, adam] = group ? groups_[*group] : own_;
   const Block block{.elements = weights.size(), .gradient = gradient.data(), .weights = weights.data()};
-  if (config_.kind != OptimizerKind::kSgd) {
+  if (IsAdam(config_.kind)) {
     AdamStep(adam, block, {arrays[0], arrays[1]});
   } else if (config_.momentum == 0) {
     SgdStep(sgd, block);

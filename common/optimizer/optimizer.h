@@ -24,6 +24,19 @@ enum class OptimizerKind {
   kAdamW,
 };
 
+// Returns true for the optimizers whose step is AdamStep() and whose arrays are the two moments. A new kind must be
+// listed: the compiler warns of a switch that leaves it out.
+inline bool IsAdam(OptimizerKind kind) {
+  switch (kind) {
+    case OptimizerKind::kSgd:
+      return false;
+    case OptimizerKind::kAdam:
+    case OptimizerKind::kAdamW:
+      return true;
+  }
+  return false;
+}
+
 // Delay compensation: Zheng et al., "Asynchronous Stochastic Gradient Descent with Delay Compensation", 2017. The
 // defaults are the paper's: lambda 0.04 for constant; 2, a mean square that keeps 0.95, and 1e-7 under the root for
 // adaptive. The mean square begins at 0.

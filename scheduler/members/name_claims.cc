@@ -2,6 +2,7 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "scheduler/base/event_log.h"
 
 namespace slackline::scheduler {
 namespace {
@@ -9,10 +10,6 @@ namespace {
 // "process 1 on node-a"
 std::string Describe(const WorkerOrigin& origin) {
   return absl::StrCat("process ", origin.pid, origin.host.empty() ? "" : absl::StrCat(" on ", origin.host));
-}
-
-std::string Readable(absl::Duration duration) {
-  return absl::FormatDuration(absl::Trunc(duration, absl::Milliseconds(1)));
 }
 
 }  // namespace

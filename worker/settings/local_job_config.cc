@@ -1,6 +1,21 @@
 #include "worker/settings/local_job_config.h"
 
 namespace slackline::worker {
+namespace {
+
+OptimizerKind KindOf(job::Local::Optimizer kind) {
+  switch (kind) {
+    case job::Local::SGD:
+      return OptimizerKind::kSgd;
+    case job::Local::ADAM:
+      return OptimizerKind::kAdam;
+    case job::Local::ADAMW:
+      return OptimizerKind::kAdamW;
+  }
+  return OptimizerKind::kSgd;
+}
+
+}  // namespace
 
 LocalConfig MakeLocalConfig(const job::Local& local) {
   const bool sgd = local.optimizer() == job::Local::SGD;
@@ -9,9 +24,7 @@ LocalConfig MakeLocalConfig(const job::Local& local) {
   config.epochs = local.epochs();
   config.subset_samples = local.subset_samples();
   config.optimizer = {
-      .kind = sgd                                     ? OptimizerKind::kSgd
-              : local.optimizer() == job::Local::ADAM ? OptimizerKind::kAdam
-                                                      : OptimizerKind::kAdamW,
+      .kind = KindOf(local.optimizer()),
       .lr = local.lr(),
       .momentum = local.momentum(),
       .weight_decay = local.weight_decay(),
