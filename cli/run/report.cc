@@ -16,6 +16,7 @@
 #include "cli/run/progress.h"
 #include "common/counted.h"
 #include "common/metrics/test_metric.h"
+#include "scheduler/base/job_state_name.h"
 
 namespace slackline::cli {
 namespace {
@@ -25,23 +26,6 @@ constexpr int kNameColumnsMin = 20;
 std::string Row(int columns, const std::string& name, const std::string& images, double precision, double recall,
                 double f1) {
   return absl::StrFormat("  %-*s %8s %10.3f %8.3f %8.3f\n", columns, name, images, precision, recall, f1);
-}
-
-std::string StateName(wire::JobState state) {
-  switch (state) {
-    case wire::JOB_STARTING:
-      return "starting";
-    case wire::JOB_TRAINING:
-      return "training";
-    case wire::JOB_DONE:
-      return "done";
-    case wire::JOB_FAILED:
-      return "failed";
-    case wire::JOB_STOPPED:
-      return "stopped";
-    default:
-      return "unknown";
-  }
 }
 
 // What each file of a run folder is for; files that are not there are left out.
@@ -265,7 +249,7 @@ std::string RenderNext(const job::Job& job, const StartText& start, const std::f
 }
 
 std::string RenderStatus(const wire::GetStatusReply& status) {
-  std::string out = absl::StrCat("job ", status.name(), ": ", StateName(status.state()),
+  std::string out = absl::StrCat("job ", status.name(), ": ", scheduler::NameOf(status.state()),
                                  status.reason().empty() ? "" : absl::StrCat(" (", status.reason(), ")"), "\n");
   if (status.state() != wire::JOB_STARTING) absl::StrAppend(&out, RenderPlain(status), "\n");
   if (status.has_test_accuracy()) {

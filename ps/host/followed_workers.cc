@@ -55,7 +55,7 @@ EngineState FollowedWorkers::Finish() {
   }
   const NewestIncarnations gone = std::exchange(gone_, {});
   for (const auto& [id, newest] : gone.all()) state.gone.push_back({id, newest});
-  // Whoever was not heard of yet begins with the slowest of the others.
+  // A worker that was not heard of yet begins at the clock of the slowest one.
   if (!state.workers.empty()) state.clock_floor = std::max(state.clock_floor, slowest);
   return state;
 }

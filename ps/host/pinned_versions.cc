@@ -14,7 +14,7 @@ std::shared_ptr<const PinnedView> PinnedVersions::Pin(const PastState& current, 
   std::shared_ptr<const PinnedView> newest;
   if (!pinned_.empty()) newest = pinned_.back().view.lock();
   const bool is_current = newest != nullptr && newest->version() == current.version;
-  // This one is superseded, too, by the next push.
+  // The next push supersedes this version, too, so it takes a place.
   if (!is_current && pinned_.size() < versions_max_) {
     newest = std::make_shared<const PinnedView>(current.version, view(), on_unpinned_);
     pinned_.push_back({newest, current, {}});
@@ -40,7 +40,7 @@ std::shared_ptr<const PinnedView> PinnedVersions::Hold(const std::shared_ptr<con
                                                        PullId pull, absl::Time now) {
   SLACKLINE_CHECK(!pinned_.empty() && pinned_.back().view.lock() == view);
   std::vector<Holder>& holders = pinned_.back().holders;
-  // One of its own for each reply, so that it shows who still has one.
+  // Each reply has a hold of its own, which shows which peers still read.
   auto hold = std::make_shared<const std::shared_ptr<const PinnedView>>(view);
   std::erase_if(holders, [](const Holder& holder) { return holder.hold.expired(); });
   holders.push_back({peer, pull, now, hold});

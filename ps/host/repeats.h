@@ -18,7 +18,7 @@ class Repeats {
 
   // Records a push that is refused for now: the pushes behind it, which are on their way, must be repeated too.
   void Note(const Caller& caller, Sequence sequence) {
-    // Not one that is behind it already.
+    // A push behind the first one is repeated with it.
     if (engine_.Admit(caller.sender, sequence) == Engine::Admission::kStage) first_[caller.peer] = sequence;
   }
   // Returns, for a push ahead of its turn, the push that must be repeated before it. Nullopt if the gap is the worker's

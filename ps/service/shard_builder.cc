@@ -26,7 +26,8 @@ uint64_t MachineBytes() {
   return static_cast<uint64_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
 }
 
-// Before anything is built for them: memory that is not there would end the process. Sums below cannot overflow then.
+// Checks that the machine has memory for the weights, before any is taken: too much would end the process. Later sums
+// cannot overflow then.
 absl::Status CheckFits(const wire::InstallShardsRequest& request) {
   const uint64_t machine = MachineBytes();
   uint64_t bytes = 0;
@@ -148,7 +149,7 @@ absl::Status ShardBuilder::BuildOne(const wire::InstallShardsRequest& request, c
         Restore(config, **store, Lineage(request.restore_lineage()), budget);
     if (!restored.ok()) return restored.status();
     host = *std::move(restored);
-    // It is on disk already.
+    // The shard's first snapshot is on disk already.
     host->FirstSnapshotTried();
     kill_point::Passed("restore");
   } else if (!(*store)->kept().empty()) {

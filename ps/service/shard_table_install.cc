@@ -1,4 +1,4 @@
-// What the scheduler gives a server: its shards, and the set of live workers.
+// ShardTable: takes shards and the set of live workers from the scheduler.
 #include <algorithm>
 #include <set>
 #include <utility>

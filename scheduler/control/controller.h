@@ -151,7 +151,7 @@ class Controller : public ServerObserver {
   // A hundred nodes that ask for images must not hold up heartbeats.
   absl::Mutex images_mutex_;
   ImageDirectory images_ ABSL_GUARDED_BY(images_mutex_);
-  // Before the job, which takes it as the owner of its moves.
+  // The course is made first, because the job takes it as the owner of its moves.
   JobCourse course_ ABSL_GUARDED_BY(mutex_);
   RunningJob job_ ABSL_GUARDED_BY(mutex_);
 };

@@ -67,7 +67,7 @@ absl::Status Controller::GoOnFrom(const checkpoint::Manifest& manifest, const st
                                                       ", which says the ", "order of the images; found seed ",
                                                       config_.job.seed()));
   }
-  // Of its members only the numbers count, and how it ended does not.
+  // The checkpoint's members only lend their numbers, and its end does not count.
   state::Scheduler work = state;
   work.set_job_state(wire::JOB_STARTING);
   work.clear_members();
@@ -96,7 +96,7 @@ absl::Status Controller::GoOnFrom(const checkpoint::Manifest& manifest, const st
         absl::StrCat("all ", config_.job.training().epochs(), " epochs are done in ", folder,
                      "; to train on, add epochs: --set training.epochs=", config_.job.training().epochs() + 1));
   }
-  // Who they were is over: numbers go on, so that nobody is taken for one of them.
+  // Numbers go on from those of the earlier members, so that nobody is taken for one of them.
   MembershipActions none;
   Membership::State numbers;
   numbers.epoch = Epoch(state.members().epoch());

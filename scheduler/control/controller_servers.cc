@@ -56,7 +56,7 @@ void Controller::Installed(ServerRef server, const wire::InstallShardsReply& rep
 
 void Controller::MembersInstalled(ServerRef server, const wire::SetMembersReply& reply) {
   absl::MutexLock lock(&mutex_);
-  // Of the shards that it had before: it has to take the set with those that it has now.
+  // A reply for the shards that the server had before does not count: it must take the set with its present ones.
   if (reply.generation() != 0 && Generation(reply.generation()) != job_.shards.GenerationOf(server.server)) return;
   MembershipActions actions;
   job_.membership.MembersInstalled(server.server, server.incarnation, Epoch(reply.epoch()),
@@ -81,7 +81,7 @@ void Controller::Refused(ServerRef server, const absl::Status& status) {
   if (job_.IsSpare(server)) return course_.DropSpare(server.server, std::string(status.message()));
   auto found = job_.membership.servers().find(server.server);
   if (found == job_.membership.servers().end() || found->second.incarnation != server.incarnation) return;
-  // One that cannot be told to stop needs no more waiting for.
+  // A server that refuses calls cannot be told to stop, so nobody waits for it.
   job_.servers.stopped.insert(server.server);
   if (found->second.state != ServerState::kLive && !job_.phase.Ended()) return;  // it was given up meanwhile
   course_.End(wire::JOB_FAILED, absl::StrCat(Called("server", found->second.name),

@@ -1,4 +1,4 @@
-// How a scheduler goes on from a saved state.
+// Controller: continues from a saved state.
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
@@ -86,7 +86,7 @@ absl::Status Controller::Restore(const state::Scheduler& state, absl::Time wall_
   }
   RestoreMetrics(state);
 
-  // Who hangs is found out from now on.
+  // Stalls count from now on.
   if (job_.tasks) {
     for (const Holder& holder : job_.tasks->Holders()) job_.workers.work_since[holder] = now;
   }
@@ -118,7 +118,7 @@ void Controller::RestoreServers(const state::Members& members, absl::Time now) {
     if (server.state != ServerState::kLive) continue;
     job_.calls.Connect({id, server.incarnation}, server.name, server.address, *this);
     if (!job_.Replicated() && !job_.moves.Takes(id)) job_.moves.SendNothingToTake({id, server.incarnation});
-    // It has them already, or did not hear of it.
+    // The server has its shards already, or did not hear of them before the scheduler died.
     if (job_.shards.placed()) course_.SendInstall(id);
   }
 }

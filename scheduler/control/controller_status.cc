@@ -1,4 +1,4 @@
-// What others ask and hear of the job: its status, reports, events, evaluations, its end.
+// Controller: answers for status, figures and events; evaluations; the end of the job on request.
 #include <algorithm>
 #include <utility>
 #include <vector>

@@ -8,6 +8,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_format.h"
+#include "scheduler/base/job_state_name.h"
 #include "scheduler/status/status_limits.h"
 
 namespace slackline::scheduler {
@@ -16,23 +17,6 @@ namespace {
 constexpr uint64_t kBytesPerElement = 4;
 
 double SecondsSince(absl::Time then, absl::Time now) { return std::max(0.0, absl::ToDoubleSeconds(now - then)); }
-
-std::string StateText(wire::JobState state) {
-  switch (state) {
-    case wire::JOB_STARTING:
-      return "starting";
-    case wire::JOB_TRAINING:
-      return "training";
-    case wire::JOB_DONE:
-      return "done";
-    case wire::JOB_FAILED:
-      return "failed";
-    case wire::JOB_STOPPED:
-      return "stopped";
-    default:
-      return "unknown";
-  }
-}
 
 void AddStaleness(const StalenessCounts& counts, wire::JobAsynchrony& out) {
   for (size_t bucket = 0; bucket < counts.used(); ++bucket) {
@@ -69,7 +53,7 @@ wire::JobStatus JobView::View() const {
   wire::JobStatus out;
   out.set_job(absl::StrFormat("%016x", job_.config.id.value()));
   out.set_name(job_.config.job.name());
-  out.set_state(StateText(job_.phase.state));
+  out.set_state(NameOf(job_.phase.state));
   out.set_reason(job_.phase.state == wire::JOB_STARTING ? Missing() : job_.phase.reason);
   out.set_run_folder(job_.config.run_folder);
   out.set_report_every_ms(job_.config.job.output().report_every_ms());

@@ -6,6 +6,7 @@
 #include "common/address.h"
 #include "common/job/push_samples.h"
 #include "common/slowdown.h"
+#include "scheduler/base/job_state_name.h"
 #include "scheduler/control/job_view.h"
 
 namespace slackline::scheduler {
@@ -14,33 +15,13 @@ namespace {
 // A name that no worker can have.
 constexpr char kForgottenWorkers[] = "(earlier workers)";
 
-std::string StateName(wire::JobState state) {
-  const std::string name = absl::AsciiStrToLower(wire::JobState_Name(state));
-  return name.substr(name.find('_') + 1);  // job_done
-}
-
-std::string NameOfState(wire::JobState state) {
-  switch (state) {
-    case wire::JOB_TRAINING:
-      return "training";
-    case wire::JOB_DONE:
-      return "done";
-    case wire::JOB_FAILED:
-      return "failed";
-    case wire::JOB_STOPPED:
-      return "stopped";
-    default:
-      return "starting";
-  }
-}
-
 }  // namespace
 
 RunSummary JobView::Summary() const {
   const job::Job& job = job_.config.job;
   RunSummary summary;
   summary.name = job.name();
-  summary.state = StateName(job_.phase.state);
+  summary.state = NameOf(job_.phase.state);
   summary.reason = job_.phase.state == wire::JOB_STARTING ? Missing() : job_.phase.reason;
   summary.mode = absl::AsciiStrToLower(job::Consistency::Mode_Name(job.consistency().mode()));
   summary.seed = job.seed();
@@ -132,7 +113,7 @@ std::vector<ScrapeTarget> JobView::ScrapeTargets() const {
 
 MembersView JobView::Members() const {
   MembersView view;
-  view.job_state = NameOfState(job_.phase.state);
+  view.job_state = NameOf(job_.phase.state);
   for (size_t state = 0; state < kWorkerStates; ++state) {
     const auto which = static_cast<WorkerState>(state);
     view.workers[std::string(ToString(which))] = job_.membership.CountIn(which);

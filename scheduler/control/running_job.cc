@@ -8,7 +8,7 @@
 namespace slackline::scheduler {
 namespace {
 
-// So many times as fast as another worker: what holds up everybody is left to it.
+// A worker leaves evaluations, which hold up everybody, to one that is this many times as fast.
 constexpr double kMuchFaster = 2;
 
 JobSetting SettingOf(const JobConfig& config) {
@@ -116,7 +116,7 @@ uint64_t RunningJob::SamplesDone() const {
   return std::clamp(images, ranges.samples_done(), ranges.samples_done() + ranges.samples_leased());
 }
 
-// As many as fit into the samples that are done, whoever has which range still.
+// Epochs count by the samples that are done, whichever worker still has which range.
 uint32_t RunningJob::EpochsTrained() const {
   return tasks ? static_cast<uint32_t>(SamplesDone() / shards.layout().train_samples) : 0;
 }
