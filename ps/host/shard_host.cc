@@ -68,9 +68,7 @@ ShardHost::ShardHost(ShardConfig config, StagingBudget& budget, ServiceMetrics& 
       repeats_(engine_),
       pinned_(config_.pinned_versions_max, config_.on_unpinned),
       followed_(config_.engine.window_max),
-      awaits_snapshot_(config_.snapshots) {
-  engine_.PlantForTest(config_.bugs);
-}
+      awaits_snapshot_(config_.snapshots) {}
 
 // --- Snapshots --------------------------------------------------------------------------------------------------
 

@@ -53,8 +53,6 @@ struct ShardConfig {
   // True if no weights are served before FirstSnapshotTried(), so that no push is ever answered that a restart could
   // not place. Also true for a shard with a journal: its first snapshot is what a backup begins with.
   bool snapshots = false;
-  // Bugs for Engine::PlantForTest().
-  Engine::Bugs bugs = {};
   // Callback when a version is no longer being sent; on any thread. Retry() may then help.
   std::function<void()> on_unpinned;
   // Callback when the shard has received its initial weights. May be null.

@@ -127,7 +127,7 @@ void ReplicaLog::RecordPiece(ShardId shard, uint64_t offset, uint64_t elements, 
 }
 
 void ReplicaLog::Answered(ShardId shard, const Sender& sender, const Answer& answer, Tell tell) {
-  if ((state_ != State::kLost && !Follows(shard)) || options_.bugs.tell_at_once) return tell();
+  if (state_ != State::kLost && !Follows(shard)) return tell();
   // Said again before it was told once: once is enough.
   if (!untold_.insert({shard, sender, answer.sequence}).second) return;
   const absl::Time now = time_.Now();
@@ -164,7 +164,6 @@ void ReplicaLog::Left(ShardId shard, const Sender& sender) {
 }
 
 bool ReplicaLog::MayServe() const {
-  if (options_.bugs.no_fencing) return true;
   const absl::Time now = time_.Now();
   return now > options_.serve_from && (state_ == State::kAlone || state_ == State::kCatchingUp || now <= lease_until_);
 }
@@ -333,7 +332,7 @@ void ReplicaLog::Detach(const absl::Status& why) {
   in_step_queued_ = false;
   in_step_number_ = 0;
   sent_ = 0;
-  if (state_ == State::kInStep && !options_.bugs.no_fencing) {
+  if (state_ == State::kInStep) {
     state_ = State::kLost;
     withheld_ = std::move(tells);
     if (why.ok()) {

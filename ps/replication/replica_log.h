@@ -57,12 +57,6 @@ class ReplicaSink {
 // Invariant:     from in step on, no answer is given that the backup has not handled, except after Released().
 class ReplicaLog : public ShardJournal {
  public:
-  // Bugs that tests plant to check that the simulation catches them.
-  struct Bugs {
-    bool tell_at_once = false;  // gives answers without waiting for the backup
-    bool no_fencing = false;    // goes on without its backup, and serves for ever
-  };
-
   struct Options {
     Timeouts timeouts;
     std::vector<ShardIdentity> shards;
@@ -88,7 +82,6 @@ class ReplicaLog : public ShardJournal {
     std::function<void()> on_served_again;
     // Time until which the server before this one may serve; set for a server that has taken over.
     absl::Time serve_from = absl::InfinitePast();
-    Bugs bugs = {};
   };
 
   ReplicaLog(Options options, ServiceMetrics& metrics, const TimeSource& time);

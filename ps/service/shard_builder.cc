@@ -205,7 +205,6 @@ ShardConfig ShardBuilder::ConfigOf(const wire::InstallShardsRequest& request, co
     config.references_max = job_.consistency().dc_references_max();
   }
   config.snapshots = keeps_snapshots(request) || request.replicated();
-  config.bugs = bugs_;
   config.on_unpinned = options_.on_unpinned;
   config.on_seeded = options_.on_seeded;
   return config;

@@ -65,8 +65,6 @@ class ShardBuilder {
   bool keeps_snapshots(const wire::InstallShardsRequest& request) const {
     return options_.keeps_snapshots && !request.snapshot_folder().empty();
   }
-  // Bugs for ShardConfig::bugs of later shards.
-  void PlantForTest(Engine::Bugs bugs) { bugs_ = bugs; }
 
  private:
   absl::Status BuildOne(const wire::InstallShardsRequest& request, const ShardConfig& config, StagingBudget& budget,
@@ -80,7 +78,6 @@ class ShardBuilder {
   const Options options_;
   ServiceMetrics& metrics_;
   const TimeSource& time_;
-  Engine::Bugs bugs_;
 };
 
 }  // namespace slackline::ps

@@ -124,7 +124,7 @@ absl::Status ShardTable::CheckFrame(const wire::WorkerFrame& frame) const {
   if (feed_ != nullptr) return absl::UnavailableError("the server is the backup of another; try again");
   if (absl::Status status = CheckJob(JobId(frame.job())); !status.ok()) return status;
   const Generation generation(frame.generation());
-  if (generation < generation_ && !bugs_.take_old_generations) {
+  if (generation < generation_) {
     return absl::FailedPreconditionError(
         absl::StrCat("frame of shard map generation ", generation.value(), "; the server is at ", generation_.value()));
   }

@@ -168,18 +168,6 @@ class ShardTable {
   void Retry();
   Progress progress() const;
 
-  // Bugs that tests plant to check that the simulation catches them.
-  struct Bugs {
-    bool take_old_generations = false;
-    Engine::Bugs engine;
-    ReplicaLog::Bugs log;
-  };
-  // Plants bugs. Requires: Install() was not called yet.
-  void PlantForTest(const Bugs& bugs) {
-    bugs_ = bugs;
-    builder_.PlantForTest(bugs.engine);
-  }
-
  private:
   // Returns true if the request gives this process the place of the server that it has followed.
   bool IsPromotion(const wire::InstallShardsRequest& request) const;
@@ -244,7 +232,6 @@ class ShardTable {
   ServiceMetrics& metrics_;
   const TimeSource& time_;
   const Hooks hooks_;
-  Bugs bugs_;
   ShardBuilder builder_;
   ShardCuts cuts_;
   SegmentGrants grants_;

@@ -44,7 +44,6 @@ void ShardTable::OpenLog(absl::Time serve_from, const std::vector<ShardId>& shar
   }
   options.on_served_again = [this] { Retry(); };
   options.serve_from = serve_from;
-  options.bugs = bugs_.log;
   for (const ShardId shard : shards) {
     const ShardHost& host = *hosts_.at(shard.value());
     options.shards.push_back({identity_.job, shard, host.config().extent, host.arrays()});

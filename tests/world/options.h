@@ -5,7 +5,6 @@
 #include <string>
 
 #include "absl/time/time.h"
-#include "ps/service/shard_table.h"
 
 namespace slackline::world {
 
@@ -33,10 +32,20 @@ std::string NamesOf(uint32_t faults);
 // Way in which a server's shards survive its death; kDrawn: the seed decides.
 enum class Keeps { kDrawn, kSnapshots, kBackups };
 
+// Bugs to plant. FaultyTable plants those of messages.
 struct Bugs {
-  ps::ShardTable::Bugs table;
-  // True if the database hands out broken data as if it were sound.
-  bool no_checksums = false;
+  bool take_old_generations = false;  // takes frames of an old shard map
+  bool no_dedupe = false;             // forgets pushes whose answers the worker has not received
+  bool keep_the_gone = false;         // lets workers that are gone hold back the clock
+  bool ignore_lineage = false;        // takes pushes that were computed before a restore
+  bool no_fast_forward = false;       // does not advance to the clock that a worker names
+  bool drop_accepted = false;         // forgets accepted pushes of a worker that leaves
+  bool take_late = false;             // takes late pushes into a step of a quorum
+  bool tell_at_once = false;          // gives answers without waiting for the backup
+  bool no_fencing = false;            // goes on without its backup, and serves for ever (Replication)
+  bool no_checksums = false;          // hands out broken data of the database as if it were sound (MemoryDisk)
+
+  friend bool operator==(const Bugs&, const Bugs&) = default;
 };
 
 struct Options {

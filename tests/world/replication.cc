@@ -32,18 +32,33 @@ class Replication::Follower : public ps::ReplicaSink, public StreamEnd {
   void Wake() override { Pump(); }
   void End(const absl::Status& status) override {
     if (std::exchange(ended_, true)) return;
-    if (std::exchange(attached_, false)) owner_.table_.log()->Detached(*this, status);
+    if (std::exchange(attached_, false)) {
+      ps::ReplicaLog& log = *owner_.table_.log();
+      log.Detached(*this, status);
+      // The planted bug: the server takes its backup for released, though nobody said so.
+      if (owner_.scene_.options.bugs.no_fencing) log.Released(log.progress().attachment());
+    }
     owner_.scene_.network.Close(id_, owner_.host_.life, status);
     owner_.scene_.events.After(absl::ZeroDuration(), owner_.host_.life,
                                [&owner = owner_, id = id_] { owner.streams_.erase(id); });
   }
 
   bool attached() const { return attached_; }
+  // The planted bug `no_fencing`: the server's lease never ends while it has the stream.
+  void Lease() {
+    if (!attached_) return;
+    const absl::Time now = owner_.scene_.events.Now();
+    if (now - heard_ > owner_.scene_.timeouts.worker_dead()) return End(absl::DeadlineExceededError("it is silent"));
+    owner_.table_.log()->Handled(*this, handled_, static_cast<uint64_t>(absl::ToUnixMicros(now))).IgnoreError();
+  }
 
   // --- StreamEnd ---
   void Received(const std::any& what) override {
     if (ended_) return;
-    if (const absl::Status status = Receive(std::any_cast<const wire::BackupFrame&>(what)); !status.ok()) {
+    const auto& frame = std::any_cast<const wire::BackupFrame&>(what);
+    heard_ = owner_.scene_.events.Now();
+    handled_ = frame.handled();
+    if (const absl::Status status = Receive(frame); !status.ok()) {
       End(status);
     }
     Pump();
@@ -80,6 +95,8 @@ class Replication::Follower : public ps::ReplicaSink, public StreamEnd {
 
   Replication& owner_;
   const StreamId id_;
+  absl::Time heard_;
+  uint64_t handled_ = 0;
   bool attached_ = false;
   bool writing_ = false;
   bool ended_ = false;
@@ -176,7 +193,7 @@ class Replication::Link : public StreamEnd {
 
 // --- Both -------------------------------------------------------------------------------------------------------
 
-Replication::Replication(Scene& scene, const Host& host, ps::ShardTable& table, std::function<void()> look)
+Replication::Replication(Scene& scene, const Host& host, FaultyTable& table, std::function<void()> look)
     : scene_(scene), host_(host), table_(table), look_(std::move(look)), link_(std::make_unique<Link>(*this)) {}
 
 Replication::~Replication() = default;
@@ -191,6 +208,9 @@ void Replication::OnBackup(const wire::ReplicationSource* source) {
 
 void Replication::Tick() {
   if (table_.log() != nullptr) table_.log()->Tick();
+  if (scene_.options.bugs.no_fencing) {
+    for (const auto& [id, stream] : streams_) stream->Lease();
+  }
   link_->Tick();
 }
 

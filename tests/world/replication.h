@@ -10,7 +10,7 @@
 
 #include "absl/status/status.h"
 #include "parameter_server.pb.h"
-#include "ps/service/shard_table.h"
+#include "tests/world/faulty_table.h"
 #include "tests/world/scene.h"
 
 namespace slackline::world {
@@ -20,7 +20,7 @@ namespace slackline::world {
 class Replication {
  public:
   // Calls `look` when something has come that may have changed the shards.
-  Replication(Scene& scene, const Host& host, ps::ShardTable& table, std::function<void()> look);
+  Replication(Scene& scene, const Host& host, FaultyTable& table, std::function<void()> look);
   ~Replication();
 
   // Takes a stream that a backup opens to this process.
@@ -42,7 +42,7 @@ class Replication {
 
   Scene& scene_;
   const Host& host_;
-  ps::ShardTable& table_;
+  FaultyTable& table_;
   const std::function<void()> look_;
   std::map<StreamId, std::unique_ptr<Follower>> streams_;
   std::unique_ptr<Link> link_;

@@ -24,8 +24,9 @@ class ServerProcess::Stream : public ps::Peer, public StreamEnd {
   // --- ps::Peer ---
   void Send(const wire::ServerItem& item) override {
     if (ended_) return owner_.scene_.violated("a server writes to a stream that has ended");
-    if (item.answer().sequence() > 0 && worker_) owner_.scene_.ledger.Answers(owner_.life, *worker_, item.answer());
-    queue_.push_back({item, std::nullopt, 0});
+    wire::ServerItem sent = owner_.table_.AsSent(worker_, item);
+    if (sent.answer().sequence() > 0 && worker_) owner_.scene_.ledger.Answers(owner_.life, *worker_, sent.answer());
+    queue_.push_back({std::move(sent), std::nullopt, 0});
     Pump();
   }
   void Serve(ps::PullReply reply) override {
@@ -56,6 +57,12 @@ class ServerProcess::Stream : public ps::Peer, public StreamEnd {
     Vanish();
   }
 
+  // Gives the answers that a planted bug gives too early.
+  void TellAtOnce() {
+    if (ended_ || !worker_) return;
+    for (const wire::ServerItem& item : owner_.table_.AnswersAtOnce(*worker_)) Send(item);
+  }
+
   // --- StreamEnd ---
   void Received(const std::any& what) override {
     if (ended_) return;
@@ -71,8 +78,8 @@ class ServerProcess::Stream : public ps::Peer, public StreamEnd {
       }
     }
     const auto* const bytes = reinterpret_cast<const std::byte*>(packet->payload.data());
-    const std::optional<absl::Status> end =
-        owner_.table_.Receive(*this, frame, rpc::Payload({bytes, packet->payload.size() * sizeof(float)}, packet));
+    const std::optional<absl::Status> end = owner_.table_.Receive(
+        *this, worker_, frame, rpc::Payload({bytes, packet->payload.size() * sizeof(float)}, packet));
     if (end) End(*end);
     if (greeted && !end && Generation(frame.generation()) != owner_.generation_) {
       owner_.scene_.violated(absl::StrCat(owner_.name, " takes a stream of shard map generation ", frame.generation(),
@@ -171,7 +178,7 @@ ServerProcess::ServerProcess(Scene& scene, std::string its_name, std::string its
       back_off_(scene.timeouts.heartbeat / 3),
       replication_(scene, *this, table_, [this] { Look(); }),
       table_(
-          scene.job, scene.timeouts, scene.metrics, scene.events.time(),
+          scene.options.bugs, scene.job, scene.timeouts, scene.metrics, scene.events.time(),
           {.on_unpinned = [flag = unpinned_] { *flag = true; },
            .on_seeded =
                [this] {
@@ -201,7 +208,6 @@ ServerProcess::ServerProcess(Scene& scene, std::string its_name, std::string its
   life = scene.events.Begin();
   name = std::move(its_name);
   address = std::move(its_address);
-  table_.PlantForTest(scene.options.bugs.table);
   scene_.network.Listen(*this);
   Register();
   scene_.events.After(scene_.timeouts.heartbeat, life, [this] { Tick(); });
@@ -441,6 +447,7 @@ void ServerProcess::Tick() {
 
 void ServerProcess::Look() {
   if (shards_.empty()) return;  // what it has is another's
+  for (const auto& [id, stream] : streams_) stream->TellAtOnce();
   const ps::ShardTable::Progress now = table_.progress();
   // With two shards at most, every step of one is seen in these.
   const bool same = shards_.size() <= 2 && now.version_min == seen_min_ && now.version_max == seen_max_;

@@ -1,6 +1,7 @@
-// A server process: the real ShardTable. Everything around it in slackline-ps is simulated in virtual time: its
-// registration and heartbeats (ps/service/registration.h), its streams (ps/service/stream.h, replication.h), the thread
-// that keeps snapshots (ps/service/snapshot_keeper.h), and the scheduler's calls (ps/service/control.h).
+// A server process: the real ShardTable, unless bugs are planted. Everything around it in slackline-ps is simulated in
+// virtual time: its registration and heartbeats (ps/service/registration.h), its streams (ps/service/stream.h,
+// replication.h), the thread that keeps snapshots (ps/service/snapshot_keeper.h), and the scheduler's calls
+// (ps/service/control.h).
 #pragma once
 
 #include <deque>
@@ -11,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "ps/service/shard_table.h"
 #include "scheduler.pb.h"
+#include "tests/world/faulty_table.h"
 #include "tests/world/replication.h"
 #include "tests/world/scene.h"
 
@@ -105,7 +106,7 @@ class ServerProcess : public Host {
   std::map<StreamId, std::unique_ptr<Stream>> streams_;
   wire::InstallShardsRequest follows_;  // request that made it a backup
   Replication replication_;
-  ps::ShardTable table_;
+  FaultyTable table_;
 };
 
 }  // namespace slackline::world

@@ -161,13 +161,13 @@ constexpr uint64_t kFound = 100;
 
 TEST(World, FindsAShardThatTakesARepeatedPushAgain) {
   Bugs bugs;
-  bugs.table.engine.no_dedupe = true;
+  bugs.no_dedupe = true;
   EXPECT_THAT(FirstViolation(bugs, kFound, "which it has already").violation, testing::HasSubstr("has already"));
 }
 
 TEST(World, FindsAServerThatTakesFramesOfAnOldGeneration) {
   Bugs bugs;
-  bugs.table.take_old_generations = true;
+  bugs.take_old_generations = true;
   EXPECT_THAT(FirstViolation(bugs, kFound, "takes a stream of shard map").violation,
               testing::HasSubstr("takes a stream of shard map generation"));
 }
@@ -180,31 +180,31 @@ TEST(World, FindsADiskThatHandsOutTornSnapshots) {
 
 TEST(World, FindsAClockThatTheDeadHold) {
   Bugs bugs;
-  bugs.table.engine.keep_the_gone = true;
+  bugs.keep_the_gone = true;
   EXPECT_THAT(FirstViolation(bugs, kFound, "nothing moves on").violation, testing::HasSubstr("nothing moves on"));
 }
 
 TEST(World, FindsAShardThatIgnoresLineageAfterARestore) {
   Bugs bugs;
-  bugs.table.engine.ignore_lineage = true;
+  bugs.ignore_lineage = true;
   EXPECT_THAT(FirstViolation(bugs, kFound, "not in its history").violation, testing::HasSubstr("not in its history"));
 }
 
 TEST(World, FindsARestoredShardThatWaitsForClocksNobodyWillSendAgain) {
   Bugs bugs;
-  bugs.table.engine.no_fast_forward = true;
+  bugs.no_fast_forward = true;
   EXPECT_NE(FirstViolation(bugs, kFound, "").violation, "");
 }
 
 TEST(World, FindsASoftsyncThatForgetsWhatALeaverWasToldIsApplied) {
   Bugs bugs;
-  bugs.table.engine.drop_accepted = true;
+  bugs.drop_accepted = true;
   EXPECT_THAT(FirstViolation(bugs, kFound, "is not there").violation, testing::HasSubstr("and is not there"));
 }
 
 TEST(World, FindsAQuorumThatTakesLatePushes) {
   Bugs bugs;
-  bugs.table.engine.take_late = true;
+  bugs.take_late = true;
   EXPECT_THAT(FirstViolation(bugs, kFound, "which is late").violation, testing::HasSubstr("which is late"));
 }
 
@@ -214,14 +214,14 @@ constexpr uint64_t kFoundBacked = 100;
 TEST(World, FindsAServerThatAnswersBeforeItsBackupHasIt) {
   Options options;
   options.keeps = Keeps::kBackups;
-  options.bugs.table.log.tell_at_once = true;
+  options.bugs.tell_at_once = true;
   EXPECT_THAT(FirstViolation(options, kFoundBacked, "lacks it").violation, testing::HasSubstr("lacks it"));
 }
 
 TEST(World, FindsAServerThatGoesOnWhenAnotherHasItsPlace) {
   Options options;
   options.keeps = Keeps::kBackups;
-  options.bugs.table.log.no_fencing = true;
+  options.bugs.no_fencing = true;
   EXPECT_THAT(FirstViolation(options, kFoundBacked, "none any more").violation, testing::HasSubstr("none any more"));
 }
 
@@ -231,7 +231,7 @@ constexpr uint64_t kFoundMoved = 1000;
 TEST(World, FindsAServerThatAnswersBeforeWhoeverTakesItsShardsHasIt) {
   Options options;
   options.keeps = Keeps::kSnapshots;
-  options.bugs.table.log.tell_at_once = true;
+  options.bugs.tell_at_once = true;
   // It shows where a stream that is slow breaks in the very moment.
   EXPECT_THAT(FirstViolation(options, kFoundMoved, "moved to lacks it", /*first=*/700).violation,
               testing::HasSubstr("the server that it has moved to lacks it"));
@@ -239,7 +239,7 @@ TEST(World, FindsAServerThatAnswersBeforeWhoeverTakesItsShardsHasIt) {
 
 TEST(World, ShrinksToTheFaultThatMatters) {
   Options options = OptionsOf(1);
-  options.bugs.table.engine.ignore_lineage = true;
+  options.bugs.ignore_lineage = true;
   while (Play(options).violation.empty()) ++options.seed;
   const Smallest smallest = Shrink(options);
   EXPECT_NE(smallest.outcome.violation, "");
