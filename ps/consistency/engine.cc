@@ -68,13 +68,8 @@ absl::Status Engine::SetMembers(Epoch epoch, absl::Span<const MemberEntry> membe
   for (const auto& [id, gone] : workers_) {
     for (const auto& [sequence, held] : gone.held) actions.push_back(DropAction{{{id, gone.incarnation}, sequence}});
   }
-  if (bugs_.keep_the_gone) {
-    for (auto& [id, gone] : workers_) gone.held.clear();
-    next.merge(workers_);
-  }
   workers_ = std::move(next);
   ListAll();
-  if (bugs_.drop_accepted) ForgetAccepted(actions);
   if (workers_.empty() && !accepted_.empty()) {
     ApplyAccepted(accepted_.size(), static_cast<double>(accepted_.size()) / live_before, actions);
   }
@@ -174,12 +169,7 @@ absl::Status Engine::Hello(const HelloEvent& hello, Actions& actions) {
   worker->heard = true;
   const Sequence known = worker->clock;
   const Sequence claimed = std::max(hello.first_clock, hello.last_answered);
-  if (bugs_.no_dedupe && claimed < known && worker->held.empty()) {
-    Change change(*this, hello.sender.worker, *worker);
-    worker->clock = claimed;
-    std::erase_if(worker->answers, [&](const Answer& answer) { return answer.sequence > claimed; });
-  }
-  if (claimed <= known || bugs_.no_fast_forward) return absl::OkStatus();
+  if (claimed <= known) return absl::OkStatus();
   {
     // The clock never waits for the past. Up to first_clock there were no pushes of this incarnation.
     Change change(*this, hello.sender.worker, *worker);
@@ -248,7 +238,7 @@ void Engine::Push(const PushEvent& push, Actions& actions) {
     actions.push_back(DropAction{{push.sender, push.sequence}});
     return refuse(std::move(status));
   }
-  if (push.base.lineage != version_.lineage && !bugs_.ignore_lineage) {
+  if (push.base.lineage != version_.lineage) {
     actions.push_back(DropAction{{push.sender, push.sequence}});
     Finish(push.sender, *worker, {push.sequence, Outcome::kDiscarded, DiscardReason::kLineage, version_, 0}, actions);
   } else if (Quarantines(push, *worker)) {
@@ -277,7 +267,7 @@ absl::Status Engine::CheckPush(const PushEvent& push, const Worker& worker) cons
     return absl::InvalidArgumentError(
         absl::StrCat("push was computed from version ", ToString(push.base), ", the shard is at ", ToString(version_)));
   }
-  if (push.base.lineage != version_.lineage && !worker.held.empty() && !bugs_.ignore_lineage) {
+  if (push.base.lineage != version_.lineage && !worker.held.empty()) {
     return absl::InvalidArgumentError(
         absl::StrCat("push ", push.sequence.value(), " was computed from version ", ToString(push.base),
                      ", an earlier push of this worker from the shard's lineage ", version_.lineage.value()));

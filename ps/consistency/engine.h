@@ -199,17 +199,6 @@ class Engine {
   size_t held_pushes() const;
   EngineState Snapshot() const;
 
-  // Bugs that tests plant to check that the simulation catches them.
-  struct Bugs {
-    bool ignore_lineage = false;
-    bool no_fast_forward = false;
-    bool drop_accepted = false;  // forgets accepted pushes of a worker that leaves
-    bool take_late = false;
-    bool no_dedupe = false;      // forgets pushes whose answers the worker has not received
-    bool keep_the_gone = false;  // lets workers that are gone hold back the clock
-  };
-  void PlantForTest(Bugs bugs) { bugs_ = bugs; }
-
  private:
   struct HeldPush {
     Version base;
@@ -292,8 +281,6 @@ class Engine {
   void ApplyFullGroups(Actions& actions);
   // Applies the `count` oldest accepted pushes as one step. Requires: count >= 1.
   void ApplyAccepted(size_t count, double average_rate, Actions& actions);
-  // Drops the accepted pushes that the planted bug `drop_accepted` loses.
-  void ForgetAccepted(Actions& actions);
   // quorum only.
   size_t QuorumSize() const;
   // Number of live workers with a push in the open step.
@@ -312,7 +299,6 @@ class Engine {
 
   const EngineConfig config_;
   uint64_t staleness_bound_;
-  Bugs bugs_;
   Version version_;
   uint64_t samples_applied_ = 0;
   Epoch epoch_;

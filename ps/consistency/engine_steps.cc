@@ -152,14 +152,6 @@ void Engine::ApplyAccepted(size_t count, double average_rate, Actions& actions) 
   accepted_.erase(accepted_.begin(), end);
 }
 
-void Engine::ForgetAccepted(Actions& actions) {
-  std::erase_if(accepted_, [&](const Taken& push) {
-    if (Find(push.push.sender) != nullptr) return false;
-    actions.push_back(DropAction{push.push});
-    return true;
-  });
-}
-
 // --- quorum -----------------------------------------------------------------------------------------------------
 
 size_t Engine::QuorumSize() const {
@@ -179,9 +171,7 @@ std::vector<Engine::Taken> Engine::OpenStep() const {
   return pushes;
 }
 
-bool Engine::Late(const HeldPush& push) const {
-  return config_.mode == Mode::kQuorum && push.base != version_ && !bugs_.take_late;
-}
+bool Engine::Late(const HeldPush& push) const { return config_.mode == Mode::kQuorum && push.base != version_; }
 
 // A push whose turn it is belongs to the open step or to none.
 void Engine::DiscardLate(WorkerId id, Worker& worker, Actions& actions) {

@@ -23,7 +23,7 @@ struct Shard {
   Incarnation incarnation;
   bool up = false;
   uint64_t life = 0;  // counts starts; messages to an earlier life are lost
-  std::unique_ptr<ps::Engine> engine;
+  std::unique_ptr<FaultyEngine> engine;
   ps::EngineState manifest;
   ShardModel model;
 };
@@ -202,8 +202,7 @@ class Cluster {
 
   void StartFirst(uint32_t index) {
     Shard& shard = shards_.emplace_back(ShardModel(config_, outcome_));
-    shard.engine = std::make_unique<ps::Engine>(config_);
-    shard.engine->PlantForTest(options_.bugs);
+    shard.engine = std::make_unique<FaultyEngine>(config_, options_.bugs);
     shard.manifest = shard.engine->Snapshot();
     Up(index);
     Every(Random(200, 900) * kMs, [this, index] { Snapshot(index); });
@@ -252,8 +251,7 @@ class Cluster {
     for (uint32_t w = 0; w < workers_.size(); ++w) Break(w, index);
     At(Random(10, 1500) * kMs, [this, index] {
       Shard& s = shards_[index];
-      s.engine = std::make_unique<ps::Engine>(config_, s.manifest);
-      s.engine->PlantForTest(options_.bugs);
+      s.engine = std::make_unique<FaultyEngine>(config_, s.manifest, options_.bugs);
       s.model.Restore();
       Up(index);
       // What it is now counts as durable: a second crash must not go back behind this lineage.
@@ -268,7 +266,7 @@ class Cluster {
     for (const ps::Action& action : actions) {
       if (!outcome_.violation.empty()) return;
       if (const auto* apply = std::get_if<ps::ApplyAction>(&action)) {
-        Check(index, shard.model.Apply(*apply, fenced_, Time()));
+        Check(index, shard.model.Apply(shard.engine->AsPushed(*apply), fenced_, Time()));
       } else if (const auto* drop = std::get_if<ps::DropAction>(&action)) {
         Check(index, shard.model.Drop(drop->push));
       } else if (const auto* answer = std::get_if<ps::AnswerAction>(&action)) {

@@ -17,6 +17,7 @@
 
 #include "ps/consistency/engine.h"
 #include "scheduler/members/membership.h"
+#include "tests/sim/faulty_engine.h"
 #include "worker/client/session.h"
 
 namespace slackline::sim {
@@ -38,7 +39,7 @@ struct Options {
   bool kill_workers = true;
   bool restore_shards = true;
   bool pause_workers = true;
-  ps::Engine::Bugs bugs;
+  Bugs bugs;
 };
 
 struct Outcome {

@@ -85,7 +85,7 @@ TEST(ClusterSim, HistoriesThatOnceFailedDoNot) {
 }
 
 // The first violation with these words that the planted bug brings about; else the last one, or nothing.
-std::string FirstViolation(ps::Engine::Bugs bugs, uint64_t limit, const std::string& words) {
+std::string FirstViolation(Bugs bugs, uint64_t limit, const std::string& words) {
   std::string violation;
   for (uint64_t seed = 1; seed <= limit && violation.find(words) == std::string::npos; ++seed) {
     Options options = OptionsOf(seed);
@@ -97,28 +97,28 @@ std::string FirstViolation(ps::Engine::Bugs bugs, uint64_t limit, const std::str
 }
 
 TEST(ClusterSim, CatchesAShardThatIgnoresLineageAfterARestore) {
-  ps::Engine::Bugs bugs;
+  Bugs bugs;
   bugs.ignore_lineage = true;
   const std::string violation = FirstViolation(bugs, 500, "not in its history");
   EXPECT_NE(violation.find("not in its history"), std::string::npos) << violation;
 }
 
 TEST(ClusterSim, CatchesARestoredShardThatWaitsForClocksNobodyWillSendAgain) {
-  ps::Engine::Bugs bugs;
+  Bugs bugs;
   bugs.no_fast_forward = true;
   const std::string violation = FirstViolation(bugs, 500, "has not said so");
   EXPECT_NE(violation.find("has not said so"), std::string::npos) << violation;
 }
 
 TEST(ClusterSim, CatchesASoftsyncThatForgetsWhatALeaverWasToldIsApplied) {
-  ps::Engine::Bugs bugs;
+  Bugs bugs;
   bugs.drop_accepted = true;
   const std::string violation = FirstViolation(bugs, 500, "drops what it has accepted");
   EXPECT_NE(violation.find("drops what it has accepted"), std::string::npos) << violation;
 }
 
 TEST(ClusterSim, CatchesAQuorumThatTakesLatePushes) {
-  ps::Engine::Bugs bugs;
+  Bugs bugs;
   bugs.take_late = true;
   const std::string violation = FirstViolation(bugs, 500, "computed from");
   EXPECT_NE(violation.find("computed from"), std::string::npos) << violation;
