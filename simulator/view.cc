@@ -36,8 +36,8 @@ struct Waiting {
 std::vector<Waiting> WaitingOf(const scheduler::RunSummary& summary) {
   std::vector<Waiting> all;
   for (const scheduler::WorkerSummary& worker : summary.worker_list) {
-    const double busy = worker.totals.compute_seconds + worker.totals.wait_seconds;
-    if (busy > 0) all.push_back({worker.name, worker.totals.wait_seconds / busy});
+    const double busy = worker.totals.compute_seconds() + worker.totals.wait_seconds();
+    if (busy > 0) all.push_back({worker.name, worker.totals.wait_seconds() / busy});
   }
   std::stable_sort(all.begin(), all.end(), [](const Waiting& a, const Waiting& b) { return a.share < b.share; });
   return all;
@@ -94,15 +94,15 @@ void View::End(Cluster& cluster, const std::string& folder) {
                seconds, trained, real, CpuSeconds(), costs.events);
   if (trained > 0) {
     absl::PrintF("  throughput      %.1f samples/s, %.1f steps/s\n",
-                 static_cast<double>(summary.totals.samples) / trained,
-                 static_cast<double>(summary.totals.steps) / trained);
+                 static_cast<double>(summary.totals.samples()) / trained,
+                 static_cast<double>(summary.totals.steps()) / trained);
     absl::PrintF("  network         %.1f MB to servers, %.1f MB in all, %d messages; %.1f scheduler calls/s\n",
                  static_cast<double>(costs.bytes_to_servers) / kMega, static_cast<double>(costs.bytes) / kMega,
                  costs.messages, static_cast<double>(costs.scheduler_calls) / seconds);
   }
-  const scheduler::ProgressTotals& totals = summary.totals;
-  const double answers = static_cast<double>(std::max<uint64_t>(1, totals.staleness_answers));
-  absl::PrintF("  staleness       mean %.3f, largest %d\n", static_cast<double>(totals.staleness_sum) / answers,
+  const state::Totals& totals = summary.totals;
+  const double answers = static_cast<double>(std::max<uint64_t>(1, totals.staleness_answers()));
+  absl::PrintF("  staleness       mean %.3f, largest %d\n", static_cast<double>(totals.staleness_sum()) / answers,
                summary.staleness_max);
   const std::vector<Waiting> waiting = WaitingOf(summary);
   if (!waiting.empty()) {

@@ -24,7 +24,7 @@ absl::StatusOr<wire::CheckpointReply> Controller::Checkpoint(const wire::Checkpo
 bool Controller::StoppedUnsaved() const {
   absl::MutexLock lock(&mutex_);
   const bool trained =
-      job_.phase.began != absl::InfiniteFuture() && job_.progress.totals().samples != job_.checkpoints.samples();
+      job_.phase.began != absl::InfiniteFuture() && job_.progress.totals().samples() != job_.checkpoints.samples();
   return job_.phase.state == wire::JOB_STOPPED && config_.keeps_state && !config_.snapshot_folder.empty() &&
          config_.job.checkpoint().at_end() && trained;
 }
@@ -114,8 +114,9 @@ absl::Status Controller::GoOnFrom(const checkpoint::Manifest& manifest, const st
   job_.goes_on_from = folder;
   job_.checkpoints.GoOnFrom(manifest, folder, course_.CheckpointFacts(time_.Now()));
   job_.events.Add(absl::StrFormat("goes on from checkpoint %d: %d samples, %d of %d epochs done, %.1f s trained",
-                                  manifest.number(), job_.progress.totals().samples, job_.tasks->ranges().epochs_done(),
-                                  config_.job.training().epochs(), state.elapsed_s()));
+                                  manifest.number(), job_.progress.totals().samples(),
+                                  job_.tasks->ranges().epochs_done(), config_.job.training().epochs(),
+                                  state.elapsed_s()));
   return absl::OkStatus();
 }
 

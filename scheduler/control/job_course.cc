@@ -268,7 +268,8 @@ void JobCourse::End(wire::JobState state, const std::string& reason) {
   if (job_.phase.Ended()) return;
   const bool trained = job_.phase.state == wire::JOB_TRAINING;
   job_.phase.ended = job_.time.Now();
-  if (trained && job_.progress.totals().samples > job_.progress.latest().totals.samples) AddReport(job_.phase.ended);
+  if (trained && job_.progress.totals().samples() > job_.progress.latest().totals.samples())
+    AddReport(job_.phase.ended);
   job_.phase.state = state;
   job_.phase.reason = reason;
   const absl::string_view how = state == wire::JOB_DONE ? "done" : state == wire::JOB_FAILED ? "failed" : "stopped";

@@ -23,7 +23,7 @@ Checkpoints::Facts JobCourse::CheckpointFacts(absl::Time now) const {
   return {.now = now,
           .began = job_.phase.began,
           .ended = job_.phase.Ended(),
-          .samples = job_.progress.totals().samples,
+          .samples = job_.progress.totals().samples(),
           .epochs = job_.tasks ? job_.tasks->ranges().epochs_done() : 0};
 }
 

@@ -90,7 +90,7 @@ void JobCourse::ExpelStalled(absl::Time now) {
   std::optional<std::string> in_vain;
   const auto expel = [&](const Holder& holder, const std::string& name, const std::string& reason) {
     job_.membership.Expel(holder.worker, holder.incarnation, reason, actions);
-    if (const auto why = job_.stalls.Expelled(name, job_.progress.totals().samples)) {
+    if (const auto why = job_.stalls.Expelled(name, job_.progress.totals().samples())) {
       in_vain = absl::StrCat(*why, ": ", reason);
     }
   };
@@ -118,7 +118,7 @@ void JobCourse::ExpelStalled(absl::Time now) {
     expel(holder, worker.name, StallWatch::Reason(idle, allowed));
   }
   if (!all_wait) clocks.clear();
-  if (const auto slowest = job_.stalls.HoldsUp(clocks, job_.progress.totals().samples, now)) {
+  if (const auto slowest = job_.stalls.HoldsUp(clocks, job_.progress.totals().samples(), now)) {
     const Holder& holder = waiting[*slowest];
     expel(
         holder, job_.membership.workers().at(holder.worker).name,
@@ -232,22 +232,22 @@ absl::Status JobCourse::HearWorker(const Holder& holder, const wire::WorkerProgr
     return alive;
   }
   const bool trains = job_.Trains(job_.membership.workers().at(holder.worker));
-  const uint64_t lost_before = job_.progress.TotalsOf(holder.worker).pushes_lost;
+  const uint64_t lost_before = job_.progress.TotalsOf(holder.worker).pushes_lost();
   if (progress != nullptr) {
     job_.progress.Heard(holder, *progress, trains, now);
     FollowTraining(now);
     HearWait(holder, *progress, now);
   }
-  const ProgressTotals totals = job_.progress.TotalsOf(holder.worker);
-  if (totals.pushes_lost > lost_before) AddLossEvent(holder, totals.pushes_lost - lost_before, "");
-  job_.batch_sizes.Observe(holder.worker, {.samples = totals.samples, .seconds = totals.compute_seconds});
+  const state::Totals totals = job_.progress.TotalsOf(holder.worker);
+  if (totals.pushes_lost() > lost_before) AddLossEvent(holder, totals.pushes_lost() - lost_before, "");
+  job_.batch_sizes.Observe(holder.worker, {.samples = totals.samples(), .seconds = totals.compute_seconds()});
   return absl::OkStatus();
 }
 
 void JobCourse::FollowTraining(absl::Time now) {
   if (!job_.tasks) return;
   job_.tasks->Reached({.samples_trained = job_.SamplesDone(),
-                       .samples_applied = job_.progress.totals().samples_applied / PassesOfPush(job_.config.job)});
+                       .samples_applied = job_.progress.totals().samples_applied() / PassesOfPush(job_.config.job)});
   const uint32_t before = job_.epoch_book.epochs();
   const uint32_t over = job_.EpochsTrained();
   if (over <= before) return;
@@ -268,8 +268,8 @@ void JobCourse::AddReport(absl::Time now) {
   Report report;
   report.time_s = job_.phase.ElapsedSeconds(now);
   report.epoch = job_.EpochInProgress();
-  report.step = progress.totals.steps;
-  report.samples = progress.totals.samples;
+  report.step = progress.totals.steps();
+  report.samples = progress.totals.samples();
   report.loss = progress.loss;
   report.accuracy = progress.accuracy;
   job_.evaluations.Report(report);

@@ -109,7 +109,7 @@ void JobView::FillProgress(absl::Time now, wire::GetStatusReply& reply) const {
   reply.set_epochs(job_.config.job.training().epochs());
   reply.set_samples_done(done);
   reply.set_samples_total(total);
-  reply.set_step(job_.progress.totals().steps);
+  reply.set_step(job_.progress.totals().steps());
   reply.set_samples_per_second(samples_per_second);
   reply.set_seconds_left(SecondsLeft(now).value_or(0));
   reply.set_elapsed_seconds(job_.phase.ElapsedSeconds(now));
@@ -138,7 +138,7 @@ void JobView::FillMembers(absl::Time now, wire::GetStatusReply& reply) const {
     wire::MemberStatus& status = workers.emplace_back(StatusOf(wire::MEMBER_ROLE_WORKER, id.value(), worker, now));
     const Holder holder = {id, worker.incarnation};
     const wire::WorkerProgress* progress = job_.progress.Of(holder);
-    status.set_samples(job_.progress.TotalsOf(id).samples);
+    status.set_samples(job_.progress.TotalsOf(id).samples());
     if (progress == nullptr) continue;
     if (status.reason().empty() && !progress->waits_for().empty()) {
       status.set_reason(absl::StrCat("waits for ", progress->waits_for()));

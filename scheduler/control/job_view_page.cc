@@ -10,6 +10,7 @@
 #include "absl/strings/str_format.h"
 #include "scheduler/base/job_state_name.h"
 #include "scheduler/status/status_limits.h"
+#include "scheduler/watch/totals.h"
 
 namespace slackline::scheduler {
 namespace {
@@ -87,7 +88,7 @@ void JobView::ViewProgress(absl::Time now, wire::JobProgress& out) const {
   out.set_epochs(job_.config.job.training().epochs());
   out.set_samples_done(done);
   out.set_samples_total(total);
-  out.set_steps(job_.progress.totals().steps);
+  CopyFigures(job_.progress.totals(), out);
   out.set_samples_per_second(rate);
   out.set_elapsed_s(job_.phase.ElapsedSeconds(now));
   if (const auto left = SecondsLeft(now)) out.set_seconds_left(*left);
@@ -99,15 +100,12 @@ void JobView::ViewProgress(absl::Time now, wire::JobProgress& out) const {
     if (!last->has_map_50()) out.set_test_loss(last->loss());
     out.set_test_epoch(last->epoch());
   }
-  out.set_pushed_bytes(job_.progress.totals().pushed_bytes);
-  out.set_pulled_bytes(job_.progress.totals().pulled_bytes);
   out.set_divergences(job_.watch.divergences());
   if (job_.watch.diverged_at()) out.set_diverged_ago_s(SecondsSince(*job_.watch.diverged_at(), now));
 }
 
 void JobView::ViewAsynchrony(wire::JobAsynchrony& out) const {
   const ProgressReport& latest = job_.progress.latest();
-  const ProgressTotals& totals = job_.progress.totals();
   out.set_mode(absl::AsciiStrToLower(job::Consistency::Mode_Name(job_.config.job.consistency().mode())));
   if (job_.watch.bound()) out.set_slack_bound(*job_.watch.bound());
   out.set_slack(latest.slack);
@@ -115,10 +113,7 @@ void JobView::ViewAsynchrony(wire::JobAsynchrony& out) const {
   out.set_staleness_mean(latest.staleness_mean);
   out.set_staleness_max(job_.progress.staleness_max());
   AddStaleness(job_.progress.staleness(), out);
-  out.set_pushes_applied(totals.pushes_applied);
-  out.set_pushes_discarded(totals.pushes_discarded);
-  out.set_pushes_quarantined(totals.pushes_quarantined);
-  out.set_pushes_lost(totals.pushes_lost);
+  CopyFigures(job_.progress.totals(), out);
 }
 
 void JobView::ViewWorkers(absl::Time now, wire::JobStatus& out) const {
@@ -164,23 +159,19 @@ wire::WorkerView JobView::ViewWorker(WorkerId id, const Membership::Worker& work
     }
   }
   out.set_silent_s(SecondsSince(worker.heard, now));
-  out.set_samples(job_.progress.TotalsOf(id).samples);
-  // Until it has trained, a worker stands where its life began.
-  out.set_clock(worker.first_clock.value());
   const Holder holder = {id, worker.incarnation};
   const wire::WorkerProgress* progress = job_.progress.Of(holder);
+  if (progress != nullptr) CopyFigures(*progress, out);
+  // Samples are those of all lives.
+  out.set_samples(job_.progress.TotalsOf(id).samples());
+  // Until it has trained, a worker stands where its life began.
+  out.set_clock(std::max(out.clock(), worker.first_clock.value()));
   if (progress == nullptr) return out;
   const double seconds = progress->compute_seconds() + progress->wait_seconds();
-  out.set_clock(std::max(progress->clock(), out.clock()));
-  out.set_steps(progress->steps());
   out.set_samples_per_second(worker.state == WorkerState::kLive ? job_.progress.SamplesPerSecond(holder, now) : 0);
   out.set_idle_s(static_cast<double>(progress->idle_ms()) / 1000);
   out.set_waiting(worker.state == WorkerState::kLive && progress->waiting());
   out.set_wait_fraction(seconds > 0 ? progress->wait_seconds() / seconds : 0);
-  out.set_staleness_max(progress->staleness_max());
-  out.set_pushes_applied(progress->pushes_applied());
-  out.set_pushes_discarded(progress->pushes_discarded());
-  out.set_pushes_lost(progress->pushes_lost());
   if (progress->staleness_answers() > 0) {
     out.set_staleness_mean(static_cast<double>(progress->staleness_sum()) /
                            static_cast<double>(progress->staleness_answers()));
@@ -243,10 +234,7 @@ void JobView::ViewServer(ServerId id, const Membership::Server& server, absl::Ti
   }
   const auto progress = job_.servers.progress.find(id);
   if (progress == job_.servers.progress.end()) return;
-  out.set_version_min(progress->second.version_min());
-  out.set_version_max(progress->second.version_max());
-  out.set_staging_bytes(progress->second.staging_bytes());
-  out.set_resident_bytes(progress->second.resident_bytes());
+  CopyFigures(progress->second, out);
   out.set_snapshot_error(progress->second.snapshot_error());
   if (const auto rate = job_.servers.version_rates.find(id); live && rate != job_.servers.version_rates.end()) {
     out.set_steps_per_second(rate->second.per_second);

@@ -67,7 +67,7 @@ std::vector<WorkerSummary> JobView::SummariseWorkers() const {
     summary.name = worker.name;
     summary.slowdown = SlowdownOf(worker.name, job_.config.job.worker());
     summary.state = std::string(ToString(worker.state));
-    summary.totals.Add(job_.progress.TotalsOf(id));
+    Add(job_.progress.TotalsOf(id), summary.totals);
   }
   for (const auto& [name, totals] : job_.progress.earlier()) {
     const auto [place, fresh] = places.emplace(name, workers.size());
@@ -77,9 +77,9 @@ std::vector<WorkerSummary> JobView::SummariseWorkers() const {
       absent.slowdown = SlowdownOf(name, job_.config.job.worker());
       absent.state = std::string(ToString(WorkerState::kLeft));
     }
-    workers[place->second].totals.Add(totals);
+    Add(totals, workers[place->second].totals);
   }
-  if (job_.progress.forgotten().steps > 0) {
+  if (job_.progress.forgotten().steps() > 0) {
     WorkerSummary& earlier = workers.emplace_back();
     earlier.name = kForgottenWorkers;
     earlier.state = std::string(ToString(WorkerState::kLeft));

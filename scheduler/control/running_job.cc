@@ -112,7 +112,7 @@ bool RunningJob::MayComeBack(ServerId server) const {
 uint64_t RunningJob::SamplesDone() const {
   if (!tasks) return 0;
   const DataRanges& ranges = tasks->ranges();
-  const uint64_t images = progress.totals().samples / PassesOfPush(config.job);
+  const uint64_t images = progress.totals().samples() / PassesOfPush(config.job);
   return std::clamp(images, ranges.samples_done(), ranges.samples_done() + ranges.samples_leased());
 }
 
@@ -124,8 +124,9 @@ uint32_t RunningJob::EpochsTrained() const {
 uint32_t RunningJob::EpochInProgress() const { return std::min(EpochsTrained() + 1, config.job.training().epochs()); }
 
 EvaluationSummary RunningJob::StandingAt(absl::Time now) const {
-  const ProgressTotals& totals = progress.totals();
-  return {.time_s = phase.ElapsedSeconds(now), .samples = totals.samples, .samples_applied = totals.samples_applied};
+  const state::Totals& totals = progress.totals();
+  return {
+      .time_s = phase.ElapsedSeconds(now), .samples = totals.samples(), .samples_applied = totals.samples_applied()};
 }
 
 uint32_t RunningJob::BatchSizeFor(WorkerId worker) const {

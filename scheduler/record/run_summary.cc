@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include <google/protobuf/descriptor.h>
 #include <nlohmann/json.hpp>
 
 namespace slackline::scheduler {
@@ -24,8 +25,8 @@ Json Histogram(const StalenessCounts& counts) {
 }
 
 Json Staleness(const RunSummary& summary) {
-  const ProgressTotals& totals = summary.totals;
-  return {{"mean", Ratio(static_cast<double>(totals.staleness_sum), static_cast<double>(totals.staleness_answers))},
+  const state::Totals& totals = summary.totals;
+  return {{"mean", Ratio(static_cast<double>(totals.staleness_sum()), static_cast<double>(totals.staleness_answers()))},
           {"max", summary.staleness_max},
           {"histogram", Histogram(summary.staleness)},
           {"bound", summary.staleness_bound ? Json(*summary.staleness_bound) : Json(nullptr)},
@@ -33,23 +34,15 @@ Json Staleness(const RunSummary& summary) {
 }
 
 Json Worker(const WorkerSummary& worker) {
-  const ProgressTotals& totals = worker.totals;
-  return {{"name", worker.name},
-          {"state", worker.state},
-          {"slowdown", worker.slowdown},
-          {"samples", totals.samples},
-          {"steps", totals.steps},
-          {"compute_seconds", totals.compute_seconds},
-          {"wait_seconds", totals.wait_seconds},
-          {"data_seconds", totals.data_seconds},
-          {"push_seconds", totals.push_seconds},
-          {"pull_seconds", totals.pull_seconds},
-          {"pushes_applied", totals.pushes_applied},
-          {"pushes_discarded", totals.pushes_discarded},
-          {"pushes_quarantined", totals.pushes_quarantined},
-          {"pushes_lost", totals.pushes_lost},
-          {"pushed_bytes", totals.pushed_bytes},
-          {"pulled_bytes", totals.pulled_bytes}};
+  Json json = {{"name", worker.name}, {"state", worker.state}, {"slowdown", worker.slowdown}};
+  const google::protobuf::Reflection& totals = *worker.totals.GetReflection();
+  for (const Figure& figure : Figures()) {
+    if (!figure.in_summary) continue;
+    const bool whole = figure.total->cpp_type() == figure.total->CPPTYPE_UINT64;
+    json[figure.total->name()] = whole ? Json(totals.GetUInt64(worker.totals, figure.total))
+                                       : Json(totals.GetDouble(worker.totals, figure.total));
+  }
+  return json;
 }
 
 Json Evaluation(const EvaluationSummary& evaluation) {
@@ -117,11 +110,11 @@ std::string ToJson(const RunSummary& summary) {
                {"epochs_done", summary.epochs_done},
                {"time_s", summary.time_s},
                {"train_s", summary.train_s},
-               {"samples", summary.totals.samples},
-               {"samples_applied", summary.totals.samples_applied},
+               {"samples", summary.totals.samples()},
+               {"samples_applied", summary.totals.samples_applied()},
                {"epoch_samples", summary.epoch_samples},
-               {"steps", summary.totals.steps},
-               {"samples_per_second", Ratio(static_cast<double>(summary.totals.samples), summary.train_s)},
+               {"steps", summary.totals.steps()},
+               {"samples_per_second", Ratio(static_cast<double>(summary.totals.samples()), summary.train_s)},
                {"loss", summary.loss ? Json(*summary.loss) : Json(nullptr)}};
   AddAccuracy(summary.evaluations, json);
   json["top5_accuracy"] = summary.top5_accuracy ? Json(*summary.top5_accuracy) : Json(nullptr);

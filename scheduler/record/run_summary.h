@@ -19,7 +19,7 @@ struct WorkerSummary {
   // State of the latest life: live, joining, standby, left, dead.
   std::string state;
   double slowdown = 1;
-  ProgressTotals totals;
+  state::Totals totals;
 };
 
 // Mean average precisions of found objects, and of their masks if there are any.
@@ -46,7 +46,7 @@ struct RunSummary {
   double time_s = 0;
   // Time without the final evaluation.
   double train_s = 0;
-  ProgressTotals totals;
+  state::Totals totals;
   // Loss on training images of the last reporting interval.
   std::optional<double> loss;
   StalenessCounts staleness;

@@ -10,14 +10,15 @@ namespace {
 // Of a peer.
 double SecondsOr0(double seconds) { return std::isfinite(seconds) ? std::max(0.0, seconds) : 0; }
 
-EpochFigures::WorkerSeconds SecondsOf(const ProgressTotals& now, const ProgressTotals& before, uint32_t epochs) {
+EpochFigures::WorkerSeconds SecondsOf(const state::Totals& now, const state::Totals& before, uint32_t epochs) {
   const auto share = [epochs](double later, double earlier) { return SecondsOr0(later - earlier) / epochs; };
   // Of workers, computing has waiting for data in it.
-  return {.compute = share(now.compute_seconds - now.data_seconds, before.compute_seconds - before.data_seconds),
-          .data = share(now.data_seconds, before.data_seconds),
-          .wait = share(now.wait_seconds, before.wait_seconds),
-          .push = share(now.push_seconds, before.push_seconds),
-          .pull = share(now.pull_seconds, before.pull_seconds)};
+  return {
+      .compute = share(now.compute_seconds() - now.data_seconds(), before.compute_seconds() - before.data_seconds()),
+      .data = share(now.data_seconds(), before.data_seconds()),
+      .wait = share(now.wait_seconds(), before.wait_seconds()),
+      .push = share(now.push_seconds(), before.push_seconds()),
+      .pull = share(now.pull_seconds(), before.pull_seconds())};
 }
 
 state::EpochFigures ToState(const EpochFigures& row) {
@@ -73,8 +74,8 @@ void EpochBook::Over(uint32_t epochs, const Standing& now) {
   const uint32_t completed = epochs - epochs_;
   EpochFigures row;
   row.end_s = now.time_s;
-  row.samples = now.totals.samples;
-  row.samples_applied = now.totals.samples_applied;
+  row.samples = now.totals.samples();
+  row.samples_applied = now.totals.samples_applied();
   // Epochs that end together have equal shares.
   row.train_s = std::max(0.0, now.time_s - last_.time_s - evaluating_s_) / completed;
   row.loss = LossOf(now.totals, last_.totals);
@@ -113,18 +114,18 @@ state::Epochs EpochBook::Save() const {
   state::Epochs state;
   for (const EpochFigures& row : rows_) *state.add_done() = ToState(row);
   state.set_epochs(epochs_);
-  state.set_samples(last_.totals.samples);
-  state.set_loss_sum(last_.totals.loss_sum);
-  state.set_correct(last_.totals.correct);
-  state.set_samples_unjudged(last_.totals.unjudged);
-  state.set_samples_without_loss(last_.totals.without_loss);
+  state.set_samples(last_.totals.samples());
+  state.set_loss_sum(last_.totals.loss_sum());
+  state.set_correct(last_.totals.correct());
+  state.set_samples_unjudged(last_.totals.samples_unjudged());
+  state.set_samples_without_loss(last_.totals.samples_without_loss());
   state.set_joules(last_.joules.value_or(0));
   state.set_evaluating_s(evaluating_s_);
-  state.set_compute_s(last_.totals.compute_seconds);
-  state.set_data_s(last_.totals.data_seconds);
-  state.set_wait_s(last_.totals.wait_seconds);
-  state.set_push_s(last_.totals.push_seconds);
-  state.set_pull_s(last_.totals.pull_seconds);
+  state.set_compute_s(last_.totals.compute_seconds());
+  state.set_data_s(last_.totals.data_seconds());
+  state.set_wait_s(last_.totals.wait_seconds());
+  state.set_push_s(last_.totals.push_seconds());
+  state.set_pull_s(last_.totals.pull_seconds());
   return state;
 }
 
@@ -137,17 +138,17 @@ void EpochBook::Restore(const state::Epochs& state) {
   epochs_ = std::max(state.epochs(), rows_.empty() ? 0 : rows_.back().epoch);
   last_ = {};
   if (!rows_.empty()) last_.time_s = rows_.back().end_s;
-  last_.totals.samples = state.samples();
-  last_.totals.loss_sum = state.loss_sum();
-  last_.totals.correct = state.correct();
-  last_.totals.unjudged = state.samples_unjudged();
-  last_.totals.without_loss = state.samples_without_loss();
+  last_.totals.set_samples(state.samples());
+  last_.totals.set_loss_sum(state.loss_sum());
+  last_.totals.set_correct(state.correct());
+  last_.totals.set_samples_unjudged(state.samples_unjudged());
+  last_.totals.set_samples_without_loss(state.samples_without_loss());
   last_.joules = state.joules();
-  last_.totals.compute_seconds = SecondsOr0(state.compute_s());
-  last_.totals.data_seconds = SecondsOr0(state.data_s());
-  last_.totals.wait_seconds = SecondsOr0(state.wait_s());
-  last_.totals.push_seconds = SecondsOr0(state.push_s());
-  last_.totals.pull_seconds = SecondsOr0(state.pull_s());
+  last_.totals.set_compute_seconds(SecondsOr0(state.compute_s()));
+  last_.totals.set_data_seconds(SecondsOr0(state.data_s()));
+  last_.totals.set_wait_seconds(SecondsOr0(state.wait_s()));
+  last_.totals.set_push_seconds(SecondsOr0(state.push_s()));
+  last_.totals.set_pull_seconds(SecondsOr0(state.pull_s()));
   evaluating_s_ = SecondsOr0(state.evaluating_s());
   news_ = true;
 }

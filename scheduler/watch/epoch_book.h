@@ -56,7 +56,7 @@ class EpochBook {
   // Progress of the job at some time.
   struct Standing {
     double time_s = 0;
-    ProgressTotals totals;
+    state::Totals totals;
     // Energy so far; absent if nothing is metered.
     std::optional<double> joules;
   };

@@ -10,48 +10,6 @@ namespace {
 // Number of names kept of workers of earlier runs; later ones are counted without a name.
 constexpr size_t kEarlierMax = 1000;
 
-// What has been added to a total since it was last heard of; 0 when it has shrunk.
-uint64_t Grown(uint64_t now, uint64_t before) { return now > before ? now - before : 0; }
-
-// The same of seconds, which a peer may say badly.
-double Grown(double now, double before) {
-  const double grown = now - before;
-  return std::isfinite(grown) && grown > 0 ? grown : 0;
-}
-
-// An earlier version tells no such number.
-uint64_t AppliedOf(const wire::WorkerProgress& progress) {
-  return progress.has_samples_applied() ? progress.samples_applied() : progress.samples();
-}
-
-// What a worker has done between two of its words.
-ProgressTotals Difference(const wire::WorkerProgress& now, const wire::WorkerProgress& before) {
-  ProgressTotals grown;
-  grown.samples = Grown(now.samples(), before.samples());
-  grown.samples_applied = Grown(AppliedOf(now), AppliedOf(before));
-  grown.steps = Grown(now.steps(), before.steps());
-  // A peer may report more than it trained.
-  grown.correct = std::min(Grown(now.correct(), before.correct()), grown.samples);
-  grown.unjudged = std::min(Grown(now.samples_unjudged(), before.samples_unjudged()), grown.samples);
-  grown.without_loss = std::min(Grown(now.samples_without_loss(), before.samples_without_loss()), grown.samples);
-  const double loss = now.loss_sum() - before.loss_sum();
-  if (std::isfinite(loss)) grown.loss_sum = loss;
-  grown.compute_seconds = Grown(now.compute_seconds(), before.compute_seconds());
-  grown.wait_seconds = Grown(now.wait_seconds(), before.wait_seconds());
-  grown.data_seconds = Grown(now.data_seconds(), before.data_seconds());
-  grown.push_seconds = Grown(now.push_seconds(), before.push_seconds());
-  grown.pull_seconds = Grown(now.pull_seconds(), before.pull_seconds());
-  grown.pushes_applied = Grown(now.pushes_applied(), before.pushes_applied());
-  grown.pushes_discarded = Grown(now.pushes_discarded(), before.pushes_discarded());
-  grown.pushes_quarantined = Grown(now.pushes_quarantined(), before.pushes_quarantined());
-  grown.pushes_lost = Grown(now.pushes_lost(), before.pushes_lost());
-  grown.pushed_bytes = Grown(now.pushed_bytes(), before.pushed_bytes());
-  grown.pulled_bytes = Grown(now.pulled_bytes(), before.pulled_bytes());
-  grown.staleness_sum = Grown(now.staleness_sum(), before.staleness_sum());
-  grown.staleness_answers = Grown(now.staleness_answers(), before.staleness_answers());
-  return grown;
-}
-
 void AddStaleness(const wire::WorkerProgress& now, const wire::WorkerProgress& before, StalenessCounts& counts) {
   const int known = std::min<int>(now.staleness_counts_size(), StalenessCounts::kBuckets);
   for (int i = 0; i < known; ++i) {
@@ -83,41 +41,6 @@ double Rate(const SampleSeries& series, absl::Duration window, absl::Time now) {
 
 }  // namespace
 
-std::optional<double> AccuracyOf(const ProgressTotals& now, const ProgressTotals& before) {
-  const uint64_t samples = Grown(now.samples, before.samples), unjudged = Grown(now.unjudged, before.unjudged);
-  if (samples <= unjudged) return std::nullopt;
-  return static_cast<double>(Grown(now.correct, before.correct)) / static_cast<double>(samples - unjudged);
-}
-
-std::optional<double> LossOf(const ProgressTotals& now, const ProgressTotals& before) {
-  const uint64_t samples = Grown(now.samples, before.samples), without = Grown(now.without_loss, before.without_loss);
-  if (samples <= without) return std::nullopt;
-  return (now.loss_sum - before.loss_sum) / static_cast<double>(samples - without);
-}
-
-void ProgressTotals::Add(const ProgressTotals& other) {
-  samples += other.samples;
-  samples_applied += other.samples_applied;
-  steps += other.steps;
-  loss_sum += other.loss_sum;
-  correct += other.correct;
-  unjudged += other.unjudged;
-  without_loss += other.without_loss;
-  compute_seconds += other.compute_seconds;
-  wait_seconds += other.wait_seconds;
-  data_seconds += other.data_seconds;
-  push_seconds += other.push_seconds;
-  pull_seconds += other.pull_seconds;
-  pushes_applied += other.pushes_applied;
-  pushes_discarded += other.pushes_discarded;
-  pushes_quarantined += other.pushes_quarantined;
-  pushes_lost += other.pushes_lost;
-  pushed_bytes += other.pushed_bytes;
-  pulled_bytes += other.pulled_bytes;
-  staleness_sum += other.staleness_sum;
-  staleness_answers += other.staleness_answers;
-}
-
 void Progress::Heard(const Holder& holder, const wire::WorkerProgress& progress, bool in_clock, absl::Time now) {
   Heartbeats& worker = workers_[holder.worker];
   if (worker.holder != holder) {
@@ -135,13 +58,13 @@ void Progress::Heard(const Holder& holder, const wire::WorkerProgress& progress,
     return;
   }
   const bool restored = before.steps() > 0;
-  const ProgressTotals grown = Difference(progress, before);
-  totals_.Add(grown);
-  worker.totals.Add(grown);
+  const state::Totals grown = GrowthOf(progress, before);
+  Add(grown, totals_);
+  Add(grown, worker.totals);
   for (auto& [server, loss] : worker.unreported) {
     // A step needs every server: one that was made after the restore has brought the report, if there was a loss.
     const bool stepped = now >= loss.after && progress.steps() > loss.steps.value_or(progress.steps());
-    if (grown.pushes_lost > 0 || stepped) loss.Settle();
+    if (grown.pushes_lost() > 0 || stepped) loss.Settle();
     if (now >= loss.after && !loss.steps) loss.steps = progress.steps();
   }
   AddStaleness(progress, before, staleness_);
@@ -155,8 +78,8 @@ void Progress::Heard(const Holder& holder, const wire::WorkerProgress& progress,
     samples_lately_.clear();
   }
   Extend(worker.samples, window_, now, progress.samples());
-  Extend(samples_, window_, now, totals_.samples);
-  Extend(samples_lately_, kLately, now, totals_.samples);
+  Extend(samples_, window_, now, totals_.samples());
+  Extend(samples_lately_, kLately, now, totals_.samples());
   if (in_clock) ObserveSlack(progress);
 }
 
@@ -208,8 +131,7 @@ uint64_t Progress::TakeUnreported(const Holder& holder) {
     lost += loss.count;
     loss.Settle();
   }
-  worker.totals.pushes_lost += lost;
-  totals_.pushes_lost += lost;
+  for (state::Totals* totals : {&worker.totals, &totals_}) totals->set_pushes_lost(totals->pushes_lost() + lost);
   return lost;
 }
 
@@ -224,17 +146,17 @@ void Progress::Forget(WorkerId worker) {
   energy_.Forget(worker);
   const auto found = workers_.find(worker);
   if (found == workers_.end()) return;
-  forgotten_.Add(found->second.totals);
+  Add(found->second.totals, forgotten_);
   workers_.erase(found);
 }
 
 const ProgressReport& Progress::Report() {
-  const ProgressTotals& before = latest_.totals;
+  const state::Totals& before = latest_.totals;
   if (const auto loss = LossOf(totals_, before)) latest_.loss = loss;
   if (const auto accuracy = AccuracyOf(totals_, before)) latest_.accuracy = accuracy;
-  if (const uint64_t answers = totals_.staleness_answers - before.staleness_answers; answers > 0) {
+  if (const uint64_t answers = totals_.staleness_answers() - before.staleness_answers(); answers > 0) {
     latest_.staleness_mean =
-        static_cast<double>(totals_.staleness_sum - before.staleness_sum) / static_cast<double>(answers);
+        static_cast<double>(totals_.staleness_sum() - before.staleness_sum()) / static_cast<double>(answers);
   }
   latest_.staleness = staleness_.Since(staleness_reported_);
   staleness_reported_ = staleness_;
@@ -255,9 +177,9 @@ double Progress::SamplesPerSecond(const Holder& holder, absl::Time now) const {
   return found != workers_.end() && found->second.holder == holder ? Rate(found->second.samples, window_, now) : 0;
 }
 
-ProgressTotals Progress::TotalsOf(WorkerId worker) const {
+state::Totals Progress::TotalsOf(WorkerId worker) const {
   auto found = workers_.find(worker);
-  return found != workers_.end() ? found->second.totals : ProgressTotals();
+  return found != workers_.end() ? found->second.totals : state::Totals();
 }
 
 const wire::WorkerProgress* Progress::Of(const Holder& holder) const {
@@ -265,67 +187,13 @@ const wire::WorkerProgress* Progress::Of(const Holder& holder) const {
   return found != workers_.end() && found->second.holder == holder ? &found->second.last : nullptr;
 }
 
-namespace {
-
-state::Totals ToState(const ProgressTotals& totals) {
-  state::Totals state;
-  state.set_samples(totals.samples);
-  state.set_samples_applied(totals.samples_applied);
-  state.set_steps(totals.steps);
-  state.set_loss_sum(totals.loss_sum);
-  state.set_correct(totals.correct);
-  state.set_samples_unjudged(totals.unjudged);
-  state.set_samples_without_loss(totals.without_loss);
-  state.set_compute_seconds(totals.compute_seconds);
-  state.set_wait_seconds(totals.wait_seconds);
-  state.set_data_seconds(totals.data_seconds);
-  state.set_push_seconds(totals.push_seconds);
-  state.set_pull_seconds(totals.pull_seconds);
-  state.set_pushes_applied(totals.pushes_applied);
-  state.set_pushes_discarded(totals.pushes_discarded);
-  state.set_pushes_quarantined(totals.pushes_quarantined);
-  state.set_pushes_lost(totals.pushes_lost);
-  state.set_pushed_bytes(totals.pushed_bytes);
-  state.set_pulled_bytes(totals.pulled_bytes);
-  state.set_staleness_sum(totals.staleness_sum);
-  state.set_staleness_answers(totals.staleness_answers);
-  return state;
-}
-
-ProgressTotals FromState(const state::Totals& state) {
-  ProgressTotals totals;
-  totals.samples = state.samples();
-  totals.samples_applied = state.has_samples_applied() ? state.samples_applied() : state.samples();
-  totals.steps = state.steps();
-  totals.loss_sum = state.loss_sum();
-  totals.correct = state.correct();
-  totals.unjudged = state.samples_unjudged();
-  totals.without_loss = state.samples_without_loss();
-  totals.compute_seconds = state.compute_seconds();
-  totals.wait_seconds = state.wait_seconds();
-  totals.data_seconds = state.data_seconds();
-  totals.push_seconds = state.push_seconds();
-  totals.pull_seconds = state.pull_seconds();
-  totals.pushes_applied = state.pushes_applied();
-  totals.pushes_discarded = state.pushes_discarded();
-  totals.pushes_quarantined = state.pushes_quarantined();
-  totals.pushes_lost = state.pushes_lost();
-  totals.pushed_bytes = state.pushed_bytes();
-  totals.pulled_bytes = state.pulled_bytes();
-  totals.staleness_sum = state.staleness_sum();
-  totals.staleness_answers = state.staleness_answers();
-  return totals;
-}
-
-}  // namespace
-
 void Progress::Save(state::Progress& state) const {
-  *state.mutable_totals() = ToState(totals_);
+  *state.mutable_totals() = totals_;
   for (const auto& [id, worker] : workers_) {
     state::WorkerTotals& out = *state.add_workers();
     *out.mutable_holder() = scheduler::ToState(worker.holder);
     *out.mutable_last() = worker.last;
-    *out.mutable_totals() = ToState(worker.totals);
+    *out.mutable_totals() = worker.totals;
     for (const auto& [server, loss] : worker.unreported) {
       state::UnreportedLoss& unreported = *out.add_unreported();
       unreported.set_server(server.value());
@@ -334,11 +202,11 @@ void Progress::Save(state::Progress& state) const {
       unreported.set_told_to(loss.told_to.value());
     }
   }
-  *state.mutable_forgotten() = ToState(forgotten_);
+  *state.mutable_forgotten() = forgotten_;
   for (const auto& [name, totals] : earlier_) {
     state::NamedTotals& out = *state.add_earlier();
     out.set_name(name);
-    *out.mutable_totals() = ToState(totals);
+    *out.mutable_totals() = totals;
   }
   *state.mutable_energy() = energy_.Save();
   for (size_t i = 0; i < staleness_.used(); ++i) state.add_staleness_counts(staleness_.InBucket(i));
@@ -349,16 +217,16 @@ void Progress::Save(state::Progress& state) const {
 }
 
 void Progress::Restore(const state::Progress& state) {
-  totals_ = FromState(state.totals());
-  forgotten_ = FromState(state.forgotten());
+  totals_ = Completed(state.totals());
+  forgotten_ = Completed(state.forgotten());
   earlier_.clear();
-  for (const state::NamedTotals& one : state.earlier()) earlier_[one.name()].Add(FromState(one.totals()));
+  for (const state::NamedTotals& one : state.earlier()) Add(Completed(one.totals()), earlier_[one.name()]);
   energy_.Restore(state.energy());
   for (const state::WorkerTotals& one : state.workers()) {
     Heartbeats& worker = workers_[WorkerId(one.holder().worker())];
     worker.holder = scheduler::FromState(one.holder());
     worker.last = one.last();
-    worker.totals = FromState(one.totals());
+    worker.totals = Completed(one.totals());
     for (const state::UnreportedLoss& from : one.unreported()) {
       UnreportedLoss& loss = worker.unreported[ServerId(from.server())];
       loss.count = from.count();
@@ -384,7 +252,7 @@ void Progress::Resume(const state::Progress& state, const std::map<WorkerId, std
   for (const state::WorkerTotals& one : state.workers()) {
     const auto name = names.find(WorkerId(one.holder().worker()));
     const bool kept = name != names.end() && (earlier_.contains(name->second) || earlier_.size() < kEarlierMax);
-    (kept ? earlier_[name->second] : forgotten_).Add(FromState(one.totals()));
+    Add(Completed(one.totals()), kept ? earlier_[name->second] : forgotten_);
   }
 }
 

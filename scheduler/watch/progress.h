@@ -15,47 +15,15 @@
 #include "common/staleness_counts.h"
 #include "scheduler.pb.h"
 #include "scheduler/watch/energy_ledger.h"
+#include "scheduler/watch/totals.h"
 #include "scheduler/work/data_ranges.h"
 #include "scheduler_state.pb.h"
 
 namespace slackline::scheduler {
 
-// Sums over the lives of one worker, or over all workers, including those that are gone.
-struct ProgressTotals {
-  uint64_t samples = 0;
-  uint64_t samples_applied = 0;  // samples without those that were discarded
-  uint64_t steps = 0;
-  double loss_sum = 0;
-  uint64_t correct = 0;
-  uint64_t unjudged = 0;      // samples that `correct` leaves out
-  uint64_t without_loss = 0;  // samples that `loss_sum` leaves out
-  double compute_seconds = 0;
-  double wait_seconds = 0;
-  double data_seconds = 0;
-  double push_seconds = 0;
-  double pull_seconds = 0;
-  uint64_t pushes_applied = 0;
-  uint64_t pushes_discarded = 0;
-  uint64_t pushes_quarantined = 0;  // part of pushes_discarded
-  uint64_t pushes_lost = 0;
-  // Bytes of the values of gradients and weights, without headers and repetitions.
-  uint64_t pushed_bytes = 0;
-  uint64_t pulled_bytes = 0;
-  uint64_t staleness_sum = 0;
-  uint64_t staleness_answers = 0;
-
-  void Add(const ProgressTotals& other);
-};
-
-// Returns the mean loss of the samples between two standings; nullopt if the loss of none is known.
-std::optional<double> LossOf(const ProgressTotals& now, const ProgressTotals& before);
-
-// Returns the share of correct samples among those judged between two standings; nullopt if none were judged.
-std::optional<double> AccuracyOf(const ProgressTotals& now, const ProgressTotals& before);
-
 // Means over what was trained since the previous report; the last known ones if nothing was.
 struct ProgressReport {
-  ProgressTotals totals;
+  state::Totals totals;
   // Loss and accuracy; absent until something was trained.
   std::optional<double> loss;
   std::optional<double> accuracy;
@@ -105,13 +73,13 @@ class Progress {
   // earlier(), since all workers of this run register anew.
   void Resume(const state::Progress& state, const std::map<WorkerId, std::string>& names);
 
-  const ProgressTotals& totals() const { return totals_; }
+  const state::Totals& totals() const { return totals_; }
   // Returns the totals of one worker, over all its lives; zeros before its first report.
-  ProgressTotals TotalsOf(WorkerId worker) const;
+  state::Totals TotalsOf(WorkerId worker) const;
   // Sum over workers that are forgotten.
-  const ProgressTotals& forgotten() const { return forgotten_; }
+  const state::Totals& forgotten() const { return forgotten_; }
   // Sums over workers of the runs that this one continues, by name.
-  const std::map<std::string, ProgressTotals>& earlier() const { return earlier_; }
+  const std::map<std::string, state::Totals>& earlier() const { return earlier_; }
   // Staleness of all answers since the beginning; its largest value, and the largest slack.
   const StalenessCounts& staleness() const { return staleness_; }
   uint64_t staleness_max() const { return staleness_max_; }
@@ -152,7 +120,7 @@ class Progress {
     wire::WorkerProgress last;
     bool in_clock = false;
     SampleSeries samples;
-    ProgressTotals totals;  // sums over all lives
+    state::Totals totals;  // sums over all lives
     std::map<ServerId, UnreportedLoss> unreported;
   };
 
@@ -162,9 +130,9 @@ class Progress {
 
   const absl::Duration window_;
   std::map<WorkerId, Heartbeats> workers_;
-  ProgressTotals totals_;
-  ProgressTotals forgotten_;
-  std::map<std::string, ProgressTotals> earlier_;
+  state::Totals totals_;
+  state::Totals forgotten_;
+  std::map<std::string, state::Totals> earlier_;
   StalenessCounts staleness_;
   StalenessCounts staleness_reported_;  // counts of staleness_ that are in reports
   EnergyLedger energy_;

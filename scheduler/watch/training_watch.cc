@@ -36,17 +36,17 @@ std::optional<StalenessBound> BoundOf(const job::Consistency& consistency) {
 
 TrainingWatch::TrainingWatch(const job::Job& job) : guard_(GuardOf(job)), bound_(BoundOf(job.consistency())) {}
 
-void TrainingWatch::Begin(const ProgressTotals& totals, absl::Time now) {
+void TrainingWatch::Begin(const state::Totals& totals, absl::Time now) {
   decided_ = now;
   decided_totals_ = totals;
 }
 
-std::optional<std::string> TrainingWatch::FindDivergence(const ProgressTotals& totals, double norm_peak,
+std::optional<std::string> TrainingWatch::FindDivergence(const state::Totals& totals, double norm_peak,
                                                          absl::Time now) {
   DivergenceGuard::Seen seen;
-  seen.samples = totals.samples - guarded_.samples;
-  seen.samples_with_loss = seen.samples - (totals.without_loss - guarded_.without_loss);
-  seen.loss_sum = totals.loss_sum - guarded_.loss_sum;
+  seen.samples = totals.samples() - guarded_.samples();
+  seen.samples_with_loss = seen.samples - (totals.samples_without_loss() - guarded_.samples_without_loss());
+  seen.loss_sum = totals.loss_sum() - guarded_.loss_sum();
   seen.gradient_norm_max = norm_peak;
   guarded_ = totals;
   std::optional<std::string> alarm = guard_.Observe(seen);
@@ -57,20 +57,20 @@ std::optional<std::string> TrainingWatch::FindDivergence(const ProgressTotals& t
   return alarm;
 }
 
-std::optional<StalenessBound::Change> TrainingWatch::AdjustBound(const ProgressTotals& totals, uint64_t slack_peak,
+std::optional<StalenessBound::Change> TrainingWatch::AdjustBound(const state::Totals& totals, uint64_t slack_peak,
                                                                  uint64_t live_workers, absl::Time now) {
   if (!bound_) return std::nullopt;
   slack_max_ = std::max(slack_max_, slack_peak);
-  const ProgressTotals& before = decided_totals_;
+  const state::Totals& before = decided_totals_;
   if (now - decided_ < kBoundInterval) return std::nullopt;
-  if (totals.steps - before.steps < kBoundSteps * std::max<uint64_t>(1, live_workers)) return std::nullopt;
+  if (totals.steps() - before.steps() < kBoundSteps * std::max<uint64_t>(1, live_workers)) return std::nullopt;
   StalenessBound::Interval seen;
   seen.live_workers = live_workers;
-  seen.compute_seconds = totals.compute_seconds - before.compute_seconds;
-  seen.wait_seconds = totals.wait_seconds - before.wait_seconds;
-  if (const uint64_t answers = totals.staleness_answers - before.staleness_answers; answers > 0) {
+  seen.compute_seconds = totals.compute_seconds() - before.compute_seconds();
+  seen.wait_seconds = totals.wait_seconds() - before.wait_seconds();
+  if (const uint64_t answers = totals.staleness_answers() - before.staleness_answers(); answers > 0) {
     seen.staleness_mean =
-        static_cast<double>(totals.staleness_sum - before.staleness_sum) / static_cast<double>(answers);
+        static_cast<double>(totals.staleness_sum() - before.staleness_sum()) / static_cast<double>(answers);
   }
   seen.slack_max = slack_max_;
   Begin(totals, now);
@@ -99,7 +99,7 @@ void TrainingWatch::Save(state::Scheduler& state) const {
   state.set_divergences(divergences_);
 }
 
-void TrainingWatch::Restore(const state::Scheduler& state, const ProgressTotals& totals) {
+void TrainingWatch::Restore(const state::Scheduler& state, const state::Totals& totals) {
   guarded_ = totals;
   if (bound_ && state.has_staleness_bound()) bound_->Restore(state.staleness_bound());
   bound_changes_ = state.staleness_bound_changes();

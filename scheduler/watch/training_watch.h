@@ -21,15 +21,15 @@ class TrainingWatch {
   explicit TrainingWatch(const job::Job& job);
 
   // Begins to watch the bound. `totals` are those of all workers up to now.
-  void Begin(const ProgressTotals& totals, absl::Time now);
+  void Begin(const state::Totals& totals, absl::Time now);
 
   // Returns what is wrong when training begins to diverge. `norm_peak` is the largest norm of a gradient since the
   // previous call.
-  std::optional<std::string> FindDivergence(const ProgressTotals& totals, double norm_peak, absl::Time now);
+  std::optional<std::string> FindDivergence(const state::Totals& totals, double norm_peak, absl::Time now);
 
   // Decides on the bound now and then. Returns the change, if there is one. `slack_peak` is the largest slack since the
   // previous call.
-  std::optional<StalenessBound::Change> AdjustBound(const ProgressTotals& totals, uint64_t slack_peak,
+  std::optional<StalenessBound::Change> AdjustBound(const state::Totals& totals, uint64_t slack_peak,
                                                     uint64_t live_workers, absl::Time now);
   // Sets the bound to its smallest value, for good.
   std::optional<StalenessBound::Change> TightenBound(const std::string& reason);
@@ -43,20 +43,20 @@ class TrainingWatch {
 
   void Save(state::Scheduler& state) const;
   // Continues from `state`, whose totals are `totals`.
-  void Restore(const state::Scheduler& state, const ProgressTotals& totals);
+  void Restore(const state::Scheduler& state, const state::Totals& totals);
 
  private:
   std::optional<StalenessBound::Change> Note(std::optional<StalenessBound::Change> change);
 
   DivergenceGuard guard_;
-  ProgressTotals guarded_;  // totals when the guard was last asked
+  state::Totals guarded_;  // totals when the guard was last asked
   uint64_t divergences_ = 0;
   std::optional<absl::Time> diverged_at_;
   std::optional<StalenessBound> bound_;
   uint64_t bound_changes_ = 0;
   // Time of the last decision on the bound, the totals then, and the largest slack since.
   absl::Time decided_ = absl::InfiniteFuture();
-  ProgressTotals decided_totals_;
+  state::Totals decided_totals_;
   uint64_t slack_max_ = 0;
 };
 

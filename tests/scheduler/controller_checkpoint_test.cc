@@ -403,7 +403,7 @@ TEST_F(ControllerCheckpoint, RunGoesOnWhereItWasWithOthers) {
   EXPECT_EQ(next.controller().GetStatus().samples_done(), 100);
   std::map<std::string, uint64_t> samples;
   for (const WorkerSummary& worker : next.controller().Summary().worker_list) {
-    EXPECT_TRUE(samples.emplace(worker.name, worker.totals.samples).second) << worker.name;
+    EXPECT_TRUE(samples.emplace(worker.name, worker.totals.samples()).second) << worker.name;
   }
   EXPECT_EQ(samples["w-1"], 100) << "over both runs";
   // The range that was leased is given out again, before others.

@@ -68,13 +68,13 @@ TEST(ControllerEnd, SummaryHasTheWholeRun) {
   EXPECT_EQ(summary.mode, "ssp");
   EXPECT_DOUBLE_EQ(summary.time_s, 5);
   EXPECT_DOUBLE_EQ(summary.train_s, 5);
-  EXPECT_EQ(summary.totals.samples, 107u);
+  EXPECT_EQ(summary.totals.samples(), 107u);
   EXPECT_EQ(summary.epochs_done, 1u);
   EXPECT_EQ(summary.worker_deaths, 1u);
   ASSERT_EQ(summary.worker_list.size(), 2u);
   EXPECT_EQ(summary.worker_list[0].name, "w-1");
-  EXPECT_EQ(summary.worker_list[0].totals.samples, 100u);
-  EXPECT_EQ(summary.worker_list[1].totals.samples, 7u);
+  EXPECT_EQ(summary.worker_list[0].totals.samples(), 100u);
+  EXPECT_EQ(summary.worker_list[1].totals.samples(), 7u);
   ASSERT_EQ(summary.evaluations.size(), 1u);
   EXPECT_DOUBLE_EQ(summary.evaluations[0].time_s, 0) << "when it began";
   EXPECT_EQ(summary.evaluations[0].samples, 100u);

@@ -49,7 +49,7 @@ TEST_F(ControllerState, TrainingGoesOnWithTheSameMembersAndRanges) {
   EXPECT_TRUE(after_.Beat("w-1").ok());
   EXPECT_TRUE(after_.Beat("ps-1").ok());
   EXPECT_GE(after_.controller().Summary().time_s, 5) << "the time that it was away counts";
-  EXPECT_EQ(after_.controller().Summary().totals.samples, 40u);
+  EXPECT_EQ(after_.controller().Summary().totals.samples(), 40u);
   EXPECT_EQ(after_.Range("w-1"), first) << "it has not finished it";
   const uint64_t third = after_.Range("w-1", first), fourth = after_.Range("w-2", second);
   EXPECT_TRUE(after_.Next("w-1", third)->has_standby());

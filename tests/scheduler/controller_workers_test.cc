@@ -194,9 +194,9 @@ TEST_F(ControllerWorkers, OfThoseThatLeftLongAgoTheCountsStay) {
     EXPECT_EQ(view.worker_counts().total(), kVisitors + 2);
     EXPECT_EQ(view.worker_counts().left(), kVisitors);
     const RunSummary summary = cluster.controller().Summary();
-    EXPECT_EQ(summary.totals.samples, 10 * kVisitors);
+    EXPECT_EQ(summary.totals.samples(), 10 * kVisitors);
     ASSERT_EQ(summary.worker_list.back().name, "(earlier workers)");
-    EXPECT_EQ(summary.worker_list.back().totals.samples, 10 * (kVisitors - 1000));
+    EXPECT_EQ(summary.worker_list.back().totals.samples(), 10 * (kVisitors - 1000));
   };
   check(cluster_);
   const state::Scheduler saved = cluster_.Save();

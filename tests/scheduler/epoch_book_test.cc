@@ -10,9 +10,9 @@ namespace {
 EpochBook::Standing At(double time_s, uint64_t samples, double loss_sum, uint64_t correct) {
   EpochBook::Standing standing;
   standing.time_s = time_s;
-  standing.totals.samples = samples;
-  standing.totals.loss_sum = loss_sum;
-  standing.totals.correct = correct;
+  standing.totals.set_samples(samples);
+  standing.totals.set_loss_sum(loss_sum);
+  standing.totals.set_correct(correct);
   return standing;
 }
 
@@ -46,13 +46,13 @@ TEST(EpochBook, FiguresAreOfTheEpochAlone) {
 TEST(EpochBook, SecondsOfWorkersAreThoseOfTheEpoch) {
   EpochBook book;
   EpochBook::Standing first = At(10, 100, 0, 0), third = At(30, 300, 0, 0);
-  first.totals.compute_seconds = 8;
-  first.totals.data_seconds = 1;
-  third.totals.compute_seconds = 28;
-  third.totals.data_seconds = 5;
-  third.totals.wait_seconds = 3;
-  third.totals.push_seconds = 2;
-  third.totals.pull_seconds = 4;
+  first.totals.set_compute_seconds(8);
+  first.totals.set_data_seconds(1);
+  third.totals.set_compute_seconds(28);
+  third.totals.set_data_seconds(5);
+  third.totals.set_wait_seconds(3);
+  third.totals.set_push_seconds(2);
+  third.totals.set_pull_seconds(4);
   book.Over(1, first);
   EpochBook again;  // another life of the scheduler
   again.Restore(book.Save());
@@ -101,7 +101,7 @@ TEST(EpochBook, EvaluationsGoToTheirEpoch) {
 TEST(EpochBook, RowsSayHowManySamplesWereTrainedAndApplied) {
   EpochBook book;
   EpochBook::Standing first = At(10, 104, 0, 0);
-  first.totals.samples_applied = 90;
+  first.totals.set_samples_applied(90);
   book.Over(1, first);
   EpochBook again;
   again.Restore(book.Save());

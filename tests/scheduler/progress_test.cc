@@ -54,7 +54,7 @@ TEST(Progress, AccuracyIsOfTheSamplesThatWereJudged) {
   EXPECT_DOUBLE_EQ(*progress.latest().accuracy, 0.75);
   Progress again;
   again.Restore(SavedBy(progress));
-  EXPECT_EQ(again.totals().unjudged, 200u);
+  EXPECT_EQ(again.totals().samples_unjudged(), 200u);
 }
 
 TEST(Progress, LossIsOfTheSamplesWhoseLossIsKnown) {
@@ -70,7 +70,7 @@ TEST(Progress, LossIsOfTheSamplesWhoseLossIsKnown) {
   EXPECT_DOUBLE_EQ(*progress.Report().loss, 1.5);
   Progress again;
   again.Restore(SavedBy(progress));
-  EXPECT_EQ(again.totals().without_loss, 200u);
+  EXPECT_EQ(again.totals().samples_without_loss(), 200u);
 }
 
 TEST(Progress, ResumedRunKeepsWhatEachWorkerTrained) {
@@ -79,16 +79,16 @@ TEST(Progress, ResumedRunKeepsWhatEachWorkerTrained) {
   progress.Heard(kSecond, Totals(1, 50), true, At(0));
   Progress second;
   second.Resume(SavedBy(progress), {{kFirst.worker, "w-1"}});
-  EXPECT_EQ(second.totals().samples, 150u);
-  EXPECT_EQ(second.TotalsOf(kFirst.worker).samples, 0u) << "another worker has this number now";
-  EXPECT_EQ(second.earlier().at("w-1").samples, 100u);
-  EXPECT_EQ(second.forgotten().samples, 50u) << "of a worker without a name";
+  EXPECT_EQ(second.totals().samples(), 150u);
+  EXPECT_EQ(second.TotalsOf(kFirst.worker).samples(), 0u) << "another worker has this number now";
+  EXPECT_EQ(second.earlier().at("w-1").samples(), 100u);
+  EXPECT_EQ(second.forgotten().samples(), 50u) << "of a worker without a name";
   // In the next run, the same name has another number.
   second.Heard(kSecond, Totals(1, 7), true, At(1));
   Progress third;
   third.Resume(SavedBy(second), {{kSecond.worker, "w-1"}});
-  EXPECT_EQ(third.earlier().at("w-1").samples, 107u);
-  EXPECT_EQ(third.forgotten().samples, 50u);
+  EXPECT_EQ(third.earlier().at("w-1").samples(), 107u);
+  EXPECT_EQ(third.forgotten().samples(), 50u);
 }
 
 TEST(Progress, SharesOfSamplesAreAtMostAllOfThem) {
@@ -99,7 +99,33 @@ TEST(Progress, SharesOfSamplesAreAtMostAllOfThem) {
   progress.Report();
   EXPECT_DOUBLE_EQ(*progress.latest().accuracy, 1);
   EXPECT_FALSE(progress.latest().loss);
-  EXPECT_EQ(progress.totals().without_loss, 100u);
+  EXPECT_EQ(progress.totals().samples_without_loss(), 100u);
+}
+
+TEST(Progress, EveryFigureIsAddedUp) {
+  Progress progress;
+  wire::WorkerProgress words;
+  for (const double factor : {1, 2}) {
+    for (const Figure& figure : Figures()) {
+      // Parts of samples stay below them.
+      const double value = factor * (200 - figure.total->number());
+      if (figure.total->cpp_type() == figure.total->CPPTYPE_UINT64) {
+        words.GetReflection()->SetUInt64(&words, figure.reported, static_cast<uint64_t>(value));
+      } else {
+        words.GetReflection()->SetDouble(&words, figure.reported, value);
+      }
+    }
+    progress.Heard(kFirst, words, true, At(factor));
+  }
+  state::Totals all;
+  CopyFigures(words, all);
+  EXPECT_EQ(progress.totals().DebugString(), all.DebugString());
+  EXPECT_EQ(all.samples(), 398u);
+  EXPECT_EQ(all.pushes_quarantined(), 382u);
+  EXPECT_EQ(all.pull_seconds(), 366);
+  Progress again;
+  again.Restore(SavedBy(progress));
+  EXPECT_EQ(again.TotalsOf(kFirst.worker).DebugString(), all.DebugString());
 }
 
 TEST(Progress, NothingTrainedKeepsTheLastMeans) {
@@ -116,24 +142,24 @@ TEST(Progress, SamplesOfDiscardedPushesAreTrainedAndNotApplied) {
   words.set_samples_applied(400);
   progress.Heard(kFirst, words, true, At(0));
   progress.Heard(kSecond, Totals(1, 100), true, At(0));  // an earlier version, which does not tell them apart
-  EXPECT_EQ(progress.totals().samples, 600u);
-  EXPECT_EQ(progress.totals().samples_applied, 500u);
+  EXPECT_EQ(progress.totals().samples(), 600u);
+  EXPECT_EQ(progress.totals().samples_applied(), 500u);
   state::Progress saved = SavedBy(progress);
   Progress again;
   again.Restore(saved);
-  EXPECT_EQ(again.totals().samples_applied, 500u);
+  EXPECT_EQ(again.totals().samples_applied(), 500u);
   saved.mutable_totals()->clear_samples_applied();
   Progress of_earlier;
   of_earlier.Restore(saved);
-  EXPECT_EQ(of_earlier.totals().samples_applied, 600u);
+  EXPECT_EQ(of_earlier.totals().samples_applied(), 600u);
 }
 
 TEST(Progress, NewIncarnationBeginsAtZeroAgain) {
   Progress progress;
   progress.Heard(kFirst, Totals(5, 500), true, At(0));
   progress.Heard({WorkerId(1), Incarnation(7)}, Totals(1, 100), true, At(1));
-  EXPECT_EQ(progress.totals().samples, 600u);
-  EXPECT_EQ(progress.totals().steps, 6u);
+  EXPECT_EQ(progress.totals().samples(), 600u);
+  EXPECT_EQ(progress.totals().steps(), 6u);
 }
 
 TEST(Progress, WorkersTotalsAreThoseOfAllItsLives) {
@@ -145,11 +171,11 @@ TEST(Progress, WorkersTotalsAreThoseOfAllItsLives) {
   words.set_compute_seconds(1);
   progress.Heard({WorkerId(1), Incarnation(7)}, words, true, At(1));
   progress.Heard(kSecond, Totals(1, 100), true, At(1));
-  const ProgressTotals totals = progress.TotalsOf(WorkerId(1));
-  EXPECT_EQ(totals.samples, 1000u);
-  EXPECT_EQ(totals.pushes_discarded, 6u);
-  EXPECT_DOUBLE_EQ(totals.compute_seconds, 3.5);
-  EXPECT_EQ(progress.TotalsOf(WorkerId(9)).samples, 0u);
+  const state::Totals totals = progress.TotalsOf(WorkerId(1));
+  EXPECT_EQ(totals.samples(), 1000u);
+  EXPECT_EQ(totals.pushes_discarded(), 6u);
+  EXPECT_DOUBLE_EQ(totals.compute_seconds(), 3.5);
+  EXPECT_EQ(progress.TotalsOf(WorkerId(9)).samples(), 0u);
 }
 
 TEST(Progress, WorkerThatIsForgottenStaysInTheSums) {
@@ -167,10 +193,10 @@ TEST(Progress, WorkerThatIsForgottenStaysInTheSums) {
   Progress after;
   after.Restore(saved);
   for (const Progress* one : {&progress, &after}) {
-    EXPECT_EQ(one->totals().samples, 80u);
-    EXPECT_EQ(one->forgotten().samples, 30u);
-    EXPECT_EQ(one->TotalsOf(WorkerId(1)).samples, 0u);
-    EXPECT_EQ(one->TotalsOf(WorkerId(2)).samples, 50u);
+    EXPECT_EQ(one->totals().samples(), 80u);
+    EXPECT_EQ(one->forgotten().samples(), 30u);
+    EXPECT_EQ(one->TotalsOf(WorkerId(1)).samples(), 0u);
+    EXPECT_EQ(one->TotalsOf(WorkerId(2)).samples(), 50u);
   }
 }
 
@@ -235,8 +261,8 @@ TEST(Progress, ShrinkingTotalsAndBrokenLossesAreNotCounted) {
   Progress progress;
   progress.Heard(kFirst, Totals(5, 500, 10), true, At(0));
   progress.Heard(kFirst, Totals(4, 400, std::nan("")), true, At(1));
-  EXPECT_EQ(progress.totals().samples, 500u);
-  EXPECT_DOUBLE_EQ(progress.totals().loss_sum, 10);
+  EXPECT_EQ(progress.totals().samples(), 500u);
+  EXPECT_DOUBLE_EQ(progress.totals().loss_sum(), 10);
 }
 
 TEST(Progress, WordsThatWereOvertakenAreNotCountedAgain) {
@@ -244,9 +270,9 @@ TEST(Progress, WordsThatWereOvertakenAreNotCountedAgain) {
   progress.Heard(kFirst, Totals(5, 500, 10), true, At(0));
   progress.Heard(kFirst, Totals(4, 400, 8), true, At(0));
   progress.Heard(kFirst, Totals(6, 600, 12), true, At(1));
-  EXPECT_EQ(progress.totals().samples, 600u);
-  EXPECT_EQ(progress.totals().steps, 6u);
-  EXPECT_DOUBLE_EQ(progress.totals().loss_sum, 12);
+  EXPECT_EQ(progress.totals().samples(), 600u);
+  EXPECT_EQ(progress.totals().steps(), 6u);
+  EXPECT_DOUBLE_EQ(progress.totals().loss_sum(), 12);
 }
 
 TEST(Progress, RateIsThatOfTheWindow) {
@@ -297,8 +323,8 @@ TEST(Progress, UnreportedLossesOutliveTheScheduler) {
   EXPECT_EQ(after.TakeUnreported(kSecond), 0u);
   EXPECT_EQ(after.TakeUnreported(kFirst), 9u);
   EXPECT_EQ(after.TakeUnreported(kFirst), 0u) << "once";
-  EXPECT_EQ(after.totals().pushes_lost, 9u);
-  EXPECT_EQ(after.TotalsOf(kFirst.worker).pushes_lost, 9u);
+  EXPECT_EQ(after.totals().pushes_lost(), 9u);
+  EXPECT_EQ(after.TotalsOf(kFirst.worker).pushes_lost(), 9u);
   Progress last;
   last.Restore(SavedBy(after));
   EXPECT_EQ(last.TakeUnreported(kFirst), 0u) << "once in all lives";

@@ -34,15 +34,29 @@ TEST(RunSummary, RatesAndMeansAreOfTheWholeRun) {
   RunSummary summary;
   summary.time_s = 5;
   summary.train_s = 4;
-  summary.totals.samples = 1000;
-  summary.totals.staleness_sum = 10;
-  summary.totals.staleness_answers = 4;
+  summary.totals.set_samples(1000);
+  summary.totals.set_staleness_sum(10);
+  summary.totals.set_staleness_answers(4);
   summary.staleness.AddToBucket(2, 3);
   summary.staleness.Add(100);
   const Json json = Json::parse(ToJson(summary));
   EXPECT_EQ(json.at("samples_per_second"), 250);
   EXPECT_EQ(json.at("staleness").at("mean"), 2.5);
   EXPECT_EQ(json.at("staleness").at("histogram"), Json::parse("[[2, 3], [64, 1]]"));
+}
+
+TEST(RunSummary, FiguresOfWorkersStandInOneOrder) {
+  RunSummary summary;
+  state::Totals& totals =
+      summary.worker_list.emplace_back(WorkerSummary{.name = "w-1", .state = "left", .totals = {}}).totals;
+  totals.set_pulled_bytes(uint64_t{1} << 63);
+  totals.set_wait_seconds(0.5);
+  const auto json = nlohmann::ordered_json::parse(ToJson(summary));
+  EXPECT_EQ(json.at("worker_list").dump(),
+            R"([{"name":"w-1","state":"left","slowdown":1.0,"samples":0,"steps":0,"compute_seconds":0.0,)"
+            R"("wait_seconds":0.5,"data_seconds":0.0,"push_seconds":0.0,"pull_seconds":0.0,"pushes_applied":0,)"
+            R"("pushes_discarded":0,"pushes_quarantined":0,"pushes_lost":0,"pushed_bytes":0,)"
+            R"("pulled_bytes":9223372036854775808}])");
 }
 
 TEST(RunSummary, EnergyIsOfPhasesAndDevices) {

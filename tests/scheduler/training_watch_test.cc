@@ -24,11 +24,11 @@ job::Job Ssp() {
 }
 
 // Totals of workers that wait for half of their time.
-ProgressTotals Waiting(uint64_t steps) {
-  ProgressTotals totals;
-  totals.steps = steps;
-  totals.compute_seconds = static_cast<double>(steps);
-  totals.wait_seconds = static_cast<double>(steps);
+state::Totals Waiting(uint64_t steps) {
+  state::Totals totals;
+  totals.set_steps(steps);
+  totals.set_compute_seconds(static_cast<double>(steps));
+  totals.set_wait_seconds(static_cast<double>(steps));
   return totals;
 }
 
@@ -70,11 +70,11 @@ TEST(TrainingWatch, DivergenceIsFoundInWhatIsNew) {
   job::Job job = Ssp();
   job.mutable_guard()->set_gradient_norm_max(5);
   TrainingWatch watch(job);
-  ProgressTotals totals;
-  totals.samples = 10;
+  state::Totals totals;
+  totals.set_samples(10);
   EXPECT_FALSE(watch.FindDivergence(totals, 4, kBegin));
   EXPECT_FALSE(watch.diverged_at());
-  totals.samples = 20;
+  totals.set_samples(20);
   const std::optional<std::string> alarm = watch.FindDivergence(totals, 6, kBegin + absl::Seconds(1));
   ASSERT_TRUE(alarm);
   EXPECT_THAT(*alarm, HasSubstr("6"));

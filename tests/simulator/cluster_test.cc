@@ -253,7 +253,7 @@ TEST(SimulatedJob, LocalRoundsPushOnceForAllTheirSteps) {
     EXPECT_EQ(run.status.samples_done(), 4 * ToyComputation::kImages);
     EXPECT_EQ(run.status.step(), 4 * ToyComputation::kImages / 50) << "batches of 10";
     uint64_t pushed_bytes = 0;
-    for (const scheduler::WorkerSummary& worker : run.summary.worker_list) pushed_bytes += worker.totals.pushed_bytes;
+    for (const scheduler::WorkerSummary& worker : run.summary.worker_list) pushed_bytes += worker.totals.pushed_bytes();
     EXPECT_EQ(pushed_bytes, run.status.step() * ToyComputation::kElements * sizeof(float));
     EXPECT_THAT(computation.batches(), ::testing::Each(50));
     EXPECT_NEAR(computation.last_weight(), 1, 0.15);
@@ -297,8 +297,8 @@ TEST(SimulatedJob, OutliersAreKeptOutInEveryModeAndCounted) {
     EXPECT_EQ(run.status.samples_done(), 4 * ToyComputation::kImages);
     uint64_t quarantined = 0, discarded = 0;
     for (const scheduler::WorkerSummary& worker : run.summary.worker_list) {
-      quarantined += worker.totals.pushes_quarantined;
-      discarded += worker.totals.pushes_discarded;
+      quarantined += worker.totals.pushes_quarantined();
+      discarded += worker.totals.pushes_discarded();
     }
     EXPECT_GT(quarantined, 10u);
     EXPECT_GE(discarded, quarantined);
@@ -452,10 +452,10 @@ TEST(SimulatedJob, SamplesOfDiscardedPushesAreTrainedAndNotApplied) {
   const History run = Play({"consistency.mode=quorum", "consistency.quorum=0.6", "cluster.workers=5",
                             "training.epochs=6", "simulation.jitter=0.4"});
   EXPECT_EQ(run.status.state(), wire::JOB_DONE) << run.status.reason();
-  const scheduler::ProgressTotals& totals = run.summary.totals;
-  EXPECT_EQ(totals.samples, 6 * ToyComputation::kImages);
-  EXPECT_GT(totals.pushes_discarded, 0u);
-  EXPECT_EQ(totals.samples_applied, totals.pushes_applied * 10) << "one shard, and batches of 10";
+  const state::Totals& totals = run.summary.totals;
+  EXPECT_EQ(totals.samples(), 6 * ToyComputation::kImages);
+  EXPECT_GT(totals.pushes_discarded(), 0u);
+  EXPECT_EQ(totals.samples_applied(), totals.pushes_applied() * 10) << "one shard, and batches of 10";
   ASSERT_EQ(run.epochs.size(), 6u) << "an epoch is a pass over the data";
   EXPECT_LT(run.epochs.back().samples_applied, run.epochs.back().samples);
 }
