@@ -385,9 +385,9 @@ void Worker::Account(const ShardReply& reply) {
   for (Step& step : begun_) {
     if (!*first || step.sequence != answer.sequence) continue;
     worker::StepFacts& facts = step.facts;
-    ++(applied ? facts.applied : facts.discarded);
+    ++(applied ? facts.shards_applied : facts.shards_discarded);
     facts.pushed_bytes += server.PushBytes(reply.shard);
-    if (answer.reason == ps::DiscardReason::kOutlier) ++facts.quarantined;
+    if (answer.reason == ps::DiscardReason::kOutlier) ++facts.shards_quarantined;
     if (applied) {
       facts.staleness_sum += answer.staleness;
       facts.staleness.Add(answer.staleness);

@@ -1,6 +1,9 @@
 #include "worker/base/progress.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include "worker/life/trainer_metrics.h"
+#include "worker/scheduler_link/scheduler_wire.h"
 
 namespace slackline::worker::progress_test {
 namespace {
@@ -39,6 +42,65 @@ TEST(ProgressBoard, StepsSayHowLongLaterOnesMayTake) {
   board.Reset(kStart + absl::Seconds(11));
   board.Computes(kStart + absl::Seconds(15), kLongest);
   EXPECT_EQ(board.Take(kStart + absl::Seconds(15)).idle, absl::ZeroDuration()) << "a new life has a first step, too";
+}
+
+TEST(ProgressBoard, FiguresReachTheReportAndTheSeries) {
+  StepFacts step;
+  step.clock = Clock64(7);
+  step.samples = 10;
+  step.compute = absl::Milliseconds(500);
+  step.data_wait = absl::Milliseconds(125);
+  step.shards_applied = 4;
+  step.shards_discarded = 3;
+  step.shards_quarantined = 2;
+  step.lost = 1;
+  step.pulled_bytes = 64;
+  step.pulled = absl::Milliseconds(250);
+  step.staleness_max = 5;
+  step.slack = 3;
+  step.gradient_norm = 1.5;
+  Membership life;
+  life.first_clock = Clock64(6);
+  ProgressBoard board;
+  slackline::Metrics metrics;
+  TrainerMetrics series(metrics);
+  board.Reset(kStart);
+  EXPECT_EQ(ToWire(life, board.Take(kStart)).clock(), 6u);
+  for (int i = 0; i < 2; ++i) {
+    board.Record(step, kStart);
+    series.Record(step);
+  }
+  const wire::WorkerProgress report = ToWire(life, board.Take(kStart));
+  EXPECT_EQ(report.clock(), 7u);
+  EXPECT_EQ(report.steps(), 2u);
+  EXPECT_EQ(report.samples(), 20u);
+  EXPECT_EQ(report.compute_seconds(), 1);
+  EXPECT_EQ(report.data_seconds(), 0.25);
+  EXPECT_EQ(report.pull_seconds(), 0.5);
+  EXPECT_EQ(report.pushes_applied(), 8u);
+  EXPECT_EQ(report.staleness_answers(), 8u);
+  EXPECT_EQ(report.pushes_discarded(), 6u);
+  EXPECT_EQ(report.pushes_quarantined(), 4u);
+  EXPECT_EQ(report.pushes_lost(), 2u);
+  EXPECT_EQ(report.pulled_bytes(), 128u);
+  EXPECT_EQ(report.staleness_max(), 5u);
+  EXPECT_EQ(report.slack_max(), 3u);
+  EXPECT_EQ(report.gradient_norm_max(), 1.5);
+  const wire::WorkerProgress later = ToWire(life, board.Take(kStart));
+  EXPECT_TRUE(later.has_slack_max());
+  EXPECT_EQ(later.slack_max(), 0u) << "since the report before it";
+  EXPECT_EQ(later.staleness_max(), 5u) << "of all steps";
+  const std::string text = metrics.Text();
+  for (const char* line :
+       {"slackline_worker_steps_total 2", "slackline_worker_samples_total 20",
+        "slackline_worker_pulled_bytes_total 128", "slackline_worker_pushes_total{outcome=\"applied\"} 8",
+        "slackline_worker_pushes_total{outcome=\"discarded\"} 2",
+        "slackline_worker_pushes_total{outcome=\"quarantined\"} 4", "slackline_worker_pushes_total{outcome=\"lost\"} 2",
+        "slackline_worker_data_wait_seconds_sum 0.25", "slackline_worker_slack_steps 3",
+        "slackline_worker_staleness_versions 5", "slackline_worker_clock_steps 7",
+        "slackline_worker_gradient_norm 1.5"}) {
+    EXPECT_THAT(text, testing::HasSubstr(std::string(line) + "\n"));
+  }
 }
 
 }  // namespace

@@ -368,8 +368,8 @@ TEST_F(TrainerTest, RecordsProgressForTheHeartbeat) {
   EXPECT_EQ(progress.total.samples, 10);
   EXPECT_EQ(progress.total.clock, Clock64(8));
   EXPECT_EQ(progress.loss_sum, 5);
-  EXPECT_EQ(progress.gradient_norm_max, 5);
-  EXPECT_EQ(link_.progress().Take(absl::Now()).gradient_norm_max, 0) << "since the last words";
+  EXPECT_EQ(progress.total.gradient_norm, 5);
+  EXPECT_EQ(link_.progress().Take(absl::Now()).total.gradient_norm, 0) << "since the last words";
   for (const uint64_t staleness : {6, 7, 8}) EXPECT_EQ(progress.total.staleness.InBucket(staleness), 1) << staleness;
   EXPECT_FALSE(progress.waiting);
 }

@@ -1,6 +1,7 @@
 #include "worker/base/progress.h"
 
 #include <algorithm>
+#include <type_traits>
 #include <utility>
 
 namespace slackline::worker {
@@ -8,11 +9,42 @@ namespace {
 
 // Of the step's samples, as many as shards have applied the push.
 uint64_t SamplesApplied(const StepFacts& step) {
-  const uint64_t answers = step.applied + step.discarded;
-  return answers > 0 ? step.samples * step.applied / answers : step.samples;
+  const uint64_t answers = step.shards_applied + step.shards_discarded;
+  return answers > 0 ? step.samples * step.shards_applied / answers : step.samples;
+}
+
+// Adds the figure of one more step to that over all steps.
+template <typename Value>
+void Accumulate(Figure::Over over, const Value& step, Value& total) {
+  switch (over) {
+    case Figure::Over::kSum:
+      if constexpr (requires { total += step; }) total += step;
+      break;
+    case Figure::Over::kMax:
+    case Figure::Over::kPeak:
+      total = std::max(total, step);
+      break;
+    case Figure::Over::kLast:
+      total = step;
+      break;
+  }
 }
 
 }  // namespace
+
+std::variant<uint64_t, double> ValueOf(const Figure& figure, const StepFacts& step) {
+  const auto convert = [&](auto member) -> std::variant<uint64_t, double> {
+    const auto value = step.*member;
+    if constexpr (requires { value.value(); }) {
+      return value.value();
+    } else if constexpr (std::is_same_v<decltype(value), const absl::Duration>) {
+      return absl::ToDoubleSeconds(value);
+    } else {
+      return value;
+    }
+  };
+  return std::visit(convert, figure.of);
+}
 
 void ProgressBoard::Reset(absl::Time now) {
   absl::MutexLock lock(&mutex_);
@@ -25,29 +57,12 @@ void ProgressBoard::Record(const StepFacts& step, absl::Time now) {
   recent_[progress_.steps % kRecent] = step.compute + step.wait;
   ++progress_.steps;
   StepFacts& total = progress_.total;
-  total.clock = step.clock;
-  total.samples += step.samples;
+  for (const Figure& figure : kFigures) {
+    std::visit([&](auto value) { Accumulate(figure.over, step.*value, total.*value); }, figure.of);
+  }
+  total.staleness.Add(step.staleness);
   progress_.samples_applied += SamplesApplied(step);
   progress_.loss_sum += step.loss * static_cast<double>(step.samples);
-  total.correct += step.correct;
-  total.unjudged += step.unjudged;
-  total.without_loss += step.without_loss;
-  total.compute += step.compute;
-  total.data_wait += step.data_wait;
-  total.wait += step.wait;
-  total.push += step.push;
-  total.pull += step.pull;
-  total.applied += step.applied;
-  total.discarded += step.discarded;
-  total.quarantined += step.quarantined;
-  total.lost += step.lost;
-  total.pushed_bytes += step.pushed_bytes;
-  total.pulled_bytes += step.pulled_bytes;
-  total.staleness_sum += step.staleness_sum;
-  total.staleness_max = std::max(total.staleness_max, step.staleness_max);
-  total.staleness.Add(step.staleness);
-  progress_.slack_max = std::max(progress_.slack_max, step.slack);
-  progress_.gradient_norm_max = std::max(progress_.gradient_norm_max, step.gradient_norm);
   moved_ = alive_ = now;
 }
 
@@ -85,8 +100,10 @@ Progress ProgressBoard::Take(absl::Time now) {
   Progress progress = progress_;
   progress.idle = now - alive_;
   progress.step_median = Median();
-  progress_.slack_max = 0;
-  progress_.gradient_norm_max = 0;
+  StepFacts& total = progress_.total;
+  for (const Figure& figure : kFigures) {
+    if (figure.over == Figure::Over::kPeak) std::visit([&](auto value) { total.*value = {}; }, figure.of);
+  }
   return progress;
 }
 

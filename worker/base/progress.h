@@ -4,18 +4,19 @@
 #include <array>
 #include <cstdint>
 #include <string>
+#include <string_view>
+#include <variant>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "common/ids.h"
-#include "common/staleness_counts.h"
+#include "worker/base/step_report.h"
 
 namespace slackline::worker {
 
-// Figures of one finished step.
-struct StepFacts {
-  Clock64 clock;
+// One finished step.
+struct StepFacts : StepReport {
   uint64_t samples = 0;
   double loss = 0;  // mean over the samples
   uint64_t correct = 0;
@@ -24,35 +25,54 @@ struct StepFacts {
   absl::Duration compute;
   absl::Duration data_wait;  // part of `compute`: wait for batches
   absl::Duration wait;       // wait for servers
-  // Time from the commit until all shards had answered (push), and until the weights had arrived (pull).
-  absl::Duration push;
-  absl::Duration pull;
-  // Sums over the shards of the step; staleness_max and slack are maxima over them.
-  uint64_t applied = 0;
-  uint64_t discarded = 0;
-  uint64_t quarantined = 0;  // part of `discarded`
-  uint64_t lost = 0;
-  uint64_t staleness_sum = 0;
-  uint64_t staleness_max = 0;
-  StalenessCounts staleness;
-  uint64_t slack = 0;
   double gradient_norm = 0;
-  // Bytes of the values of gradients and weights, on the way to and from servers.
-  uint64_t pushed_bytes = 0;
-  uint64_t pulled_bytes = 0;
+};
+
+// Figure of a step that the worker reports.
+struct Figure {
+  // How the figures of steps make up that of a report; kPeak: maximum since the previous Take().
+  enum class Over { kSum, kMax, kPeak, kLast };
+
+  std::string_view name;  // of its field in wire.WorkerProgress, whose options declare its series
+  std::variant<uint64_t StepFacts::*, double StepFacts::*, absl::Duration StepFacts::*, Clock64 StepFacts::*> of;
+  Over over = Over::kSum;
+};
+
+// Returns the figure in the unit of its field: a number, or seconds.
+std::variant<uint64_t, double> ValueOf(const Figure& figure, const StepFacts& step);
+
+// Figures, each with a member of its own, in the order of their series at /metrics.
+inline constexpr Figure kFigures[] = {
+    {"samples", &StepFacts::samples},
+    {"correct", &StepFacts::correct},
+    {"samples_unjudged", &StepFacts::unjudged},
+    {"samples_without_loss", &StepFacts::without_loss},
+    {"pushed_bytes", &StepFacts::pushed_bytes},
+    {"pulled_bytes", &StepFacts::pulled_bytes},
+    {"pushes_applied", &StepFacts::shards_applied},
+    {"pushes_discarded", &StepFacts::shards_discarded},
+    {"pushes_quarantined", &StepFacts::shards_quarantined},
+    {"pushes_lost", &StepFacts::lost},
+    {"compute_seconds", &StepFacts::compute},
+    {"data_seconds", &StepFacts::data_wait},
+    {"wait_seconds", &StepFacts::wait},
+    {"push_seconds", &StepFacts::pushed},
+    {"pull_seconds", &StepFacts::pulled},
+    {"staleness_sum", &StepFacts::staleness_sum},
+    {"slack_max", &StepFacts::slack, Figure::Over::kPeak},
+    {"staleness_max", &StepFacts::staleness_max, Figure::Over::kMax},
+    {"clock", &StepFacts::clock, Figure::Over::kLast},
+    {"gradient_norm_max", &StepFacts::gradient_norm, Figure::Over::kPeak},
 };
 
 // Totals since Reset().
 struct Progress {
   uint64_t steps = 0;
-  StepFacts total;               // sums; staleness_max is a maximum, clock the latest; loss, slack, gradient_norm are 0
+  StepFacts total;               // figures over the steps; `loss` and `waited` are 0
   double loss_sum = 0;           // sum over samples
   uint64_t samples_applied = 0;  // samples whose gradients are in the weights
   absl::Duration idle;           // time since the last sign of life
   absl::Duration step_median;
-  // Maxima since the previous Take().
-  uint64_t slack_max = 0;
-  double gradient_norm_max = 0;
   bool waiting = false;
   std::string waits_for;
 };

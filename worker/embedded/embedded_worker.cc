@@ -261,7 +261,7 @@ void EmbeddedWorker::FinishStepsSoon() {
 void EmbeddedWorker::Record(const BegunStep& step, const StepReport& report, absl::Duration wait) {
   const EmbeddedStepInfo& info = step.info;
   StepFacts facts;
-  AddReport(report, facts);
+  static_cast<StepReport&>(facts) = report;
   facts.samples = info.samples;
   facts.loss = info.loss.value_or(0);
   facts.without_loss = info.loss ? 0 : info.samples;

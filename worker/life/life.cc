@@ -8,22 +8,6 @@
 
 namespace slackline::worker {
 
-void AddReport(const StepReport& report, StepFacts& facts) {
-  facts.clock = report.clock;
-  facts.push = report.pushed;
-  facts.pull = report.pulled;
-  facts.applied = report.shards_applied;
-  facts.discarded = report.shards_discarded;
-  facts.quarantined = report.shards_quarantined;
-  facts.lost = report.lost;
-  facts.staleness_sum = report.staleness_sum;
-  facts.staleness_max = report.staleness_max;
-  facts.staleness = report.staleness;
-  facts.slack = report.slack;
-  facts.pushed_bytes = report.pushed_bytes;
-  facts.pulled_bytes = report.pulled_bytes;
-}
-
 Life::Life(const Options& options, SchedulerLink& link) : options_(options), link_(link) {
   link_.set_on_end([this](const absl::Status& status, const std::string& reason) { OnLifeEnd(status, reason); });
   link_.set_on_map([this](const ShardMap& map) { OnMap(map); });

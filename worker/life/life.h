@@ -26,9 +26,6 @@ inline constexpr uint64_t kBackgroundElementsMin = 4 << 20;
 // Longest time that a goodbye to the servers may take.
 inline constexpr absl::Duration kGoodbyeTimeout = absl::Seconds(2);
 
-// Adds what servers have reported of a step.
-void AddReport(const StepReport& report, StepFacts& facts);
-
 // Thread-safety: Stop(), EndWaits() and end() from any thread; all else on the worker's.
 // Ownership:     borrows the link.
 class Life {

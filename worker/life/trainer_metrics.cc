@@ -1,45 +1,72 @@
 #include "worker/life/trainer_metrics.h"
 
+#include <algorithm>
+#include <iterator>
+#include <string>
+#include <string_view>
+
+#include "common/check.h"
+#include "figure_options.pb.h"
+#include "google/protobuf/descriptor.h"
+#include "scheduler.pb.h"
+
 namespace slackline::worker {
 namespace {
 
 const std::vector<double> kSeconds = {0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 60};
-constexpr char kPushes[] = "slackline_worker_pushes_total";
-constexpr char kPushesHelp[] =
-    "Sub-pushes by what became of them: applied, discarded, quarantined (discarded as an outlier), or lost by a "
-    "restore "
-    "after they were answered";
+
+const wire::FigureSeries& OptionsOf(std::string_view figure) {
+  const auto* const field = wire::WorkerProgress::descriptor()->FindFieldByName(std::string(figure));
+  SLACKLINE_CHECK(field != nullptr);
+  return field->options().GetExtension(wire::series);
+}
+
+// Returns the figure; null for no name.
+const Figure* Find(std::string_view name) {
+  if (name.empty()) return nullptr;
+  const auto* const found = std::find_if(std::begin(kFigures), std::end(kFigures),
+                                         [name](const Figure& figure) { return figure.name == name; });
+  SLACKLINE_CHECK(found != std::end(kFigures));
+  return found;
+}
+
+double NumberOf(const Figure* figure, const StepFacts& step) {
+  if (figure == nullptr) return 0;
+  return std::visit([](auto value) { return static_cast<double>(value); }, ValueOf(*figure, step));
+}
 
 }  // namespace
 
+std::vector<TrainerMetrics::FigureSeries> TrainerMetrics::MakeSeries(slackline::Metrics& metrics) {
+  std::vector<FigureSeries> all;
+  for (const Figure& figure : kFigures) {
+    const wire::FigureSeries& options = OptionsOf(figure.name);
+    if (options.name().empty()) continue;
+    FigureSeries& made = all.emplace_back(FigureSeries{.figure = &figure, .without = Find(options.without())});
+    slackline::Metrics::Labels labels;
+    if (options.has_outcome()) labels["outcome"] = options.outcome();
+    switch (options.kind()) {
+      case wire::FigureSeries::COUNTER:
+        made.record = [&to = metrics.counter(options.name(), options.help(), labels)](double value) { to.Add(value); };
+        break;
+      case wire::FigureSeries::GAUGE:
+        made.record = [&to = metrics.gauge(options.name(), options.help(), labels)](double value) { to.Set(value); };
+        break;
+      case wire::FigureSeries::HISTOGRAM:
+        made.record = [&to = metrics.histogram(options.name(), options.help(), kSeconds, labels)](double value) {
+          to.Observe(value);
+        };
+        break;
+    }
+  }
+  return all;
+}
+
 TrainerMetrics::TrainerMetrics(slackline::Metrics& metrics)
     : steps_(metrics.counter("slackline_worker_steps_total", "Steps finished")),
-      samples_(metrics.counter("slackline_worker_samples_total", "Samples trained on")),
-      pushed_bytes_(
-          metrics.counter("slackline_worker_pushed_bytes_total",
-                          "Values of gradients pushed, as they were encoded, without headers and repetitions")),
-      pulled_bytes_(metrics.counter("slackline_worker_pulled_bytes_total", "Values of weights received, likewise")),
-      compute_seconds_(
-          metrics.histogram("slackline_worker_compute_seconds", "Loading, forward and backward of a step", kSeconds)),
-      data_wait_seconds_(metrics.histogram("slackline_worker_data_wait_seconds",
-                                           "Part of a step in which the next batch was not ready yet", kSeconds)),
-      wait_seconds_(metrics.histogram("slackline_worker_wait_seconds",
-                                      "Part of a step in which the trainer waited for servers", kSeconds)),
-      push_seconds_(metrics.histogram("slackline_worker_push_seconds",
-                                      "From a step's commit until all shards had answered its push", kSeconds)),
-      pull_seconds_(metrics.histogram("slackline_worker_pull_seconds",
-                                      "From a step's commit until the weights after it were there", kSeconds)),
+      figures_(MakeSeries(metrics)),
       evaluation_seconds_(
           metrics.histogram("slackline_worker_evaluation_seconds", "Evaluations on the test images", kSeconds)),
-      applied_(metrics.counter(kPushes, kPushesHelp, {{"outcome", "applied"}})),
-      discarded_(metrics.counter(kPushes, kPushesHelp, {{"outcome", "discarded"}})),
-      quarantined_(metrics.counter(kPushes, kPushesHelp, {{"outcome", "quarantined"}})),
-      lost_(metrics.counter(kPushes, kPushesHelp, {{"outcome", "lost"}})),
-      slack_(metrics.gauge("slackline_worker_slack_steps", "This worker's clock minus the slowest live worker's")),
-      staleness_(metrics.gauge("slackline_worker_staleness_versions", "Largest staleness over shards, last step")),
-      clock_(
-          metrics.gauge("slackline_worker_clock_steps", "This worker's clock: pushes that every shard has answered")),
-      gradient_norm_(metrics.gauge("slackline_worker_gradient_norm", "Norm of the last gradient pushed")),
       loss_(metrics.gauge("slackline_worker_loss", "Mean loss of the last step")),
       accuracy_(metrics.gauge("slackline_worker_test_accuracy_ratio", "Accuracy of the last evaluation made here")),
       skipped_(metrics.counter("slackline_worker_steps_skipped_total",
@@ -51,22 +78,9 @@ TrainerMetrics::TrainerMetrics(slackline::Metrics& metrics)
 
 void TrainerMetrics::Record(const StepFacts& step) {
   steps_.Add();
-  samples_.Add(static_cast<double>(step.samples));
-  pushed_bytes_.Add(static_cast<double>(step.pushed_bytes));
-  pulled_bytes_.Add(static_cast<double>(step.pulled_bytes));
-  compute_seconds_.Observe(absl::ToDoubleSeconds(step.compute));
-  data_wait_seconds_.Observe(absl::ToDoubleSeconds(step.data_wait));
-  push_seconds_.Observe(absl::ToDoubleSeconds(step.push));
-  pull_seconds_.Observe(absl::ToDoubleSeconds(step.pull));
-  wait_seconds_.Observe(absl::ToDoubleSeconds(step.wait));
-  applied_.Add(static_cast<double>(step.applied));
-  discarded_.Add(static_cast<double>(step.discarded - step.quarantined));
-  quarantined_.Add(static_cast<double>(step.quarantined));
-  lost_.Add(static_cast<double>(step.lost));
-  slack_.Set(static_cast<double>(step.slack));
-  staleness_.Set(static_cast<double>(step.staleness_max));
-  clock_.Set(static_cast<double>(step.clock.value()));
-  gradient_norm_.Set(step.gradient_norm);
+  for (const FigureSeries& one : figures_) {
+    one.record(NumberOf(one.figure, step) - NumberOf(one.without, step));
+  }
   loss_.Set(step.loss);
 }
 

@@ -1,6 +1,9 @@
 // Series of the trainer for Prometheus.
 #pragma once
 
+#include <functional>
+#include <vector>
+
 #include "absl/time/time.h"
 #include "common/metrics/metrics.h"
 #include "worker/base/progress.h"
@@ -24,24 +27,18 @@ class TrainerMetrics {
   void RecordEvaluation(double accuracy, absl::Duration took);
 
  private:
+  struct FigureSeries {
+    const Figure* figure = nullptr;
+    const Figure* without = nullptr;  // part of the figure that the series leaves out; null for none
+    std::function<void(double)> record = {};
+  };
+
+  // Makes the series of kFigures.
+  static std::vector<FigureSeries> MakeSeries(slackline::Metrics& metrics);
+
   Counter& steps_;
-  Counter& samples_;
-  Counter& pushed_bytes_;
-  Counter& pulled_bytes_;
-  Histogram& compute_seconds_;
-  Histogram& data_wait_seconds_;
-  Histogram& wait_seconds_;
-  Histogram& push_seconds_;
-  Histogram& pull_seconds_;
+  std::vector<FigureSeries> figures_;
   Histogram& evaluation_seconds_;
-  Counter& applied_;
-  Counter& discarded_;
-  Counter& quarantined_;
-  Counter& lost_;
-  Gauge& slack_;
-  Gauge& staleness_;
-  Gauge& clock_;
-  Gauge& gradient_norm_;
   Gauge& loss_;
   Gauge& accuracy_;
   Counter& skipped_;

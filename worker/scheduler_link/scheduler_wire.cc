@@ -1,9 +1,14 @@
 #include "worker/scheduler_link/scheduler_wire.h"
 
+#include <string>
+#include <variant>
+
 #include "absl/strings/str_cat.h"
+#include "common/check.h"
 #include "common/host_name.h"
 #include "common/power/machine.h"
 #include "common/protocol_version.h"
+#include "google/protobuf/descriptor.h"
 
 namespace slackline::worker {
 namespace {
@@ -40,35 +45,26 @@ wire::RegisterWorkerRequest MakeRegistration(const SchedulerLink::Options& optio
 wire::WorkerProgress ToWire(const Membership& life, const Progress& progress) {
   const StepFacts& total = progress.total;
   wire::WorkerProgress out;
-  out.set_clock(progress.steps > 0 ? total.clock.value() : life.first_clock.value());
+  for (const Figure& figure : kFigures) {
+    const auto* const field = out.GetDescriptor()->FindFieldByName(std::string(figure.name));
+    SLACKLINE_CHECK(field != nullptr);
+    const auto value = ValueOf(figure, total);
+    if (const uint64_t* const count = std::get_if<uint64_t>(&value)) {
+      out.GetReflection()->SetUInt64(&out, field, *count);
+    } else {
+      out.GetReflection()->SetDouble(&out, field, std::get<double>(value));
+    }
+  }
+  if (progress.steps == 0) out.set_clock(life.first_clock.value());
   out.set_steps(progress.steps);
-  out.set_samples(total.samples);
   out.set_samples_applied(progress.samples_applied);
+  out.set_staleness_answers(total.shards_applied);
   out.set_loss_sum(progress.loss_sum);
-  out.set_correct(total.correct);
-  out.set_samples_unjudged(total.unjudged);
-  out.set_samples_without_loss(total.without_loss);
   out.set_idle_ms(static_cast<uint64_t>(absl::ToInt64Milliseconds(progress.idle)));
   out.set_step_ms_median(absl::ToDoubleMilliseconds(progress.step_median));
-  out.set_compute_seconds(absl::ToDoubleSeconds(total.compute));
-  out.set_wait_seconds(absl::ToDoubleSeconds(total.wait));
-  out.set_data_seconds(absl::ToDoubleSeconds(total.data_wait));
-  out.set_push_seconds(absl::ToDoubleSeconds(total.push));
-  out.set_pull_seconds(absl::ToDoubleSeconds(total.pull));
-  out.set_pushes_applied(total.applied);
-  out.set_pushes_discarded(total.discarded);
-  out.set_pushes_quarantined(total.quarantined);
-  out.set_pushes_lost(total.lost);
-  out.set_pushed_bytes(total.pushed_bytes);
-  out.set_pulled_bytes(total.pulled_bytes);
-  out.set_staleness_sum(total.staleness_sum);
-  out.set_staleness_answers(total.applied);
-  out.set_staleness_max(total.staleness_max);
   for (size_t i = 0; i < total.staleness.used(); ++i) out.add_staleness_counts(total.staleness.InBucket(i));
   out.set_waiting(progress.waiting);
   out.set_waits_for(progress.waits_for);
-  out.set_slack_max(progress.slack_max);
-  out.set_gradient_norm_max(progress.gradient_norm_max);
   return out;
 }
 

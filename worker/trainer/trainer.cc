@@ -343,7 +343,7 @@ absl::Status Trainer::FinishSteps(size_t left) {
       parameters_used_ = (parameters_used_ + 1) % parts_.parameter_memory.size();
       parts_.group.model().UseParameters(parts_.parameter_memory[parameters_used_]);
     }
-    AddReport(*report, facts);
+    static_cast<StepReport&>(facts) = *report;
     facts.wait = end - begin + std::exchange(layer_wait_, absl::ZeroDuration());
     parts_.link.progress().Record(facts, end);
     parts_.metrics.Record(facts);
