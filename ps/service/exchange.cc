@@ -213,10 +213,10 @@ absl::StatusOr<ShardTable::Progress> Exchange::progress() {
 }
 
 void Exchange::LookForNews() {
-  const ShardTable::Progress now = table_.progress();
-  if (now.seeded == seeded_ && now.durable == durable_) return;
-  seeded_ = now.seeded;
-  durable_ = now.durable;
+  const wire::ServerProgress now = table_.progress().report;
+  if (now.seeded() == seeded_ && now.durable() == durable_) return;
+  seeded_ = now.seeded();
+  durable_ = now.durable();
   news_.Raise();
 }
 

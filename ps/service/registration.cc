@@ -108,18 +108,10 @@ absl::StatusOr<bool> Registration::Beat() {
   request.set_role(wire::MEMBER_ROLE_SERVER);
   request.set_member(self_.server());
   request.set_incarnation(self_.incarnation());
-  wire::ServerProgress& progress = *request.mutable_server();
-  progress.set_version_min(progress_.version_min);
-  progress.set_version_max(progress_.version_max);
-  progress.set_seeded(progress_.seeded);
-  progress.set_durable(progress_.durable);
-  progress.set_snapshot_error(progress_.snapshot_error);
-  progress.set_staging_bytes(progress_.staging_bytes);
-  progress.set_resident_bytes(ResidentBytes());
-  if (progress_.checkpoint.checkpoint() != 0) *progress.mutable_checkpoint() = progress_.checkpoint;
-  if (progress_.backup.attachment() != 0) *progress.mutable_backup() = progress_.backup;
+  *request.mutable_server() = progress_.report;
+  request.mutable_server()->set_resident_bytes(ResidentBytes());
   // One that is lost must not be what a server with a backup, or the backup, is taken for dead by, after 3 T.
-  const bool soon = progress_.backup.in_step() || progress_.follows;
+  const bool soon = progress_.report.backup().in_step() || progress_.follows;
   auto context = rpc::ContextWithTimeout(soon ? options_.timeouts.heartbeat : options_.timeouts.server_dead());
   wire::HeartbeatReply reply;
   const absl::Status status = rpc::FromGrpc(stub()->Heartbeat(context.get(), request, &reply));

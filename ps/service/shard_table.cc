@@ -365,13 +365,13 @@ void ShardTable::Tick() {
     elements += host->config().extent.size();
     for (const std::string& array : host->arrays()) optimizer_elements += ArrayElements(host->config().extent, array);
   }
-  const Progress now = progress();
-  metrics_.version_min.Set(static_cast<double>(now.version_min));
-  metrics_.version_max.Set(static_cast<double>(now.version_max));
+  const wire::ServerProgress now = progress().report;
+  metrics_.version_min.Set(static_cast<double>(now.version_min()));
+  metrics_.version_max.Set(static_cast<double>(now.version_max()));
   metrics_.shards.Set(static_cast<double>(hosts_.size()));
   metrics_.weight_bytes.Set(static_cast<double>(elements * sizeof(float)));
   metrics_.optimizer_bytes.Set(static_cast<double>(optimizer_elements * sizeof(float)));
-  metrics_.staging_bytes.Set(static_cast<double>(now.staging_bytes));
+  metrics_.staging_bytes.Set(static_cast<double>(now.staging_bytes()));
   if (budget_ != nullptr) metrics_.staging_bytes_max.Set(static_cast<double>(budget_->bytes_max()));
   metrics_.waiting_pulls.Set(static_cast<double>(waiting));
   metrics_.pinned_versions.Set(static_cast<double>(pinned));
@@ -379,7 +379,7 @@ void ShardTable::Tick() {
   metrics_.held_pushes.Set(static_cast<double>(held));
   metrics_.live_workers.Set(static_cast<double>(live));
   metrics_.resident_bytes.Set(static_cast<double>(ResidentBytes()));
-  if (!now.durable) return;
+  if (!now.durable()) return;
   absl::Time oldest = absl::InfiniteFuture();
   uint64_t bytes = 0;
   for (const auto& [shard, kept] : kept_) {
@@ -396,20 +396,21 @@ void ShardTable::Retry() {
 
 ShardTable::Progress ShardTable::progress() const {
   Progress progress;
-  progress.seeded = !hosts_.empty();
+  progress.follows = feed_ != nullptr;
+  wire::ServerProgress& report = progress.report;
+  report.set_seeded(!hosts_.empty());
   for (const auto& [id, host] : hosts_) {
     const uint64_t version = host->version().number;
     const bool first = id == hosts_.begin()->first;
-    progress.version_min = first ? version : std::min(progress.version_min, version);
-    progress.version_max = std::max(progress.version_max, version);
-    progress.seeded = progress.seeded && host->seeded();
+    report.set_version_min(first ? version : std::min(report.version_min(), version));
+    report.set_version_max(std::max(report.version_max(), version));
+    report.set_seeded(report.seeded() && host->seeded());
   }
-  progress.durable = !hosts_.empty() && kept_.size() == hosts_.size();
-  if (!snapshot_errors_.empty()) progress.snapshot_error = snapshot_errors_.begin()->second;
-  if (budget_ != nullptr) progress.staging_bytes = budget_->used();
-  progress.checkpoint = cuts_.progress();
-  if (log_ != nullptr) progress.backup = log_->progress();
-  progress.follows = feed_ != nullptr;
+  report.set_durable(!hosts_.empty() && kept_.size() == hosts_.size());
+  if (!snapshot_errors_.empty()) report.set_snapshot_error(snapshot_errors_.begin()->second);
+  if (budget_ != nullptr) report.set_staging_bytes(budget_->used());
+  if (const auto cut = cuts_.progress(); cut.checkpoint() != 0) *report.mutable_checkpoint() = cut;
+  if (log_ != nullptr && log_->progress().attachment() != 0) *report.mutable_backup() = log_->progress();
   return progress;
 }
 

@@ -31,6 +31,7 @@
 #include "ps/service/shard_cuts.h"
 #include "ps/service/snapshot_keeper.h"
 #include "ps/store/checkpoint_writer.h"
+#include "scheduler.pb.h"
 
 namespace slackline::ps {
 
@@ -49,18 +50,8 @@ struct ServerIdentity {
 class ShardTable {
  public:
   struct Progress {
-    uint64_t version_min = 0;
-    uint64_t version_max = 0;
-    bool seeded = false;
-    // True if every shard has a snapshot on disk.
-    bool durable = false;
-    // Error of some shard's last snapshot; empty if none failed.
-    std::string snapshot_error = {};
-    uint64_t staging_bytes = 0;
-    // Result of ShardCuts::progress().
-    wire::CheckpointProgress checkpoint = {};
-    // Result of ReplicaLog::progress().
-    wire::BackupProgress backup = {};
+    // Report for the scheduler, without the memory of the process.
+    wire::ServerProgress report = {};
     // True if this server is the backup of another.
     bool follows = false;
   };

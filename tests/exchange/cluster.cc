@@ -156,7 +156,7 @@ void Cluster::BeginMove(size_t from, size_t to, const std::vector<uint32_t>& sha
   wire::TakeShardsReply reply;
   ExpectTaken([&] { return servers_[to]->control->TakeShards(Patience().get(), request, &reply); });
   EXPECT_TRUE(Eventually([&] {
-    const wire::BackupProgress now = progress(from).backup;
+    const wire::BackupProgress now = progress(from).report.backup();
     return now.move() == moves_ && now.in_step() && !now.lost();
   })) << "not in step";
 }

@@ -114,7 +114,7 @@ class Cluster {
   Metrics& metrics(size_t server = 0) { return servers_[server]->metrics; }
   ps::ShardTable::Progress progress(size_t server = 0);
   // Returns the highest version of the server's shards.
-  uint64_t version_max(size_t server = 0) { return progress(server).version_max; }
+  uint64_t version_max(size_t server = 0) { return progress(server).report.version_max(); }
 
  private:
   struct Server {

@@ -124,7 +124,7 @@ TEST_P(MovesTest, NothingIsLostAndNothingCountsTwice) {
   }
   // The shards' snapshots are those of the servers that have them now.
   for (const size_t index : {size_t{1}, third}) {
-    EXPECT_TRUE(Eventually([&] { return cluster.progress(index).durable; })) << "server " << index + 1;
+    EXPECT_TRUE(Eventually([&] { return cluster.progress(index).report.durable(); })) << "server " << index + 1;
   }
 }
 
@@ -142,14 +142,15 @@ TEST_P(MovesTest, OneThatIsGivenUpLeavesAllWhereItWas) {
   cluster.BeginMove(0, third, {0, 2});
   for (int step = 0; step < 5; ++step) trainer.Step(gradient);
   cluster.StopServer(third);
-  EXPECT_TRUE(Eventually([&] { return cluster.progress(0).backup.lost(); }));
+  EXPECT_TRUE(Eventually([&] { return cluster.progress(0).report.backup().lost(); }));
   // Until it is released, it answers nobody.
   trainer.BeginStep(gradient);
   std::atomic<bool> released = false;
   std::thread release([&] {
-    EXPECT_TRUE(Eventually([&] { return cluster.progress(1).version_max >= 11; })) << "the other server's shards wait";
+    EXPECT_TRUE(Eventually([&] { return cluster.progress(1).report.version_max() >= 11; }))
+        << "the other server's shards wait";
     released = true;
-    cluster.server(0).BackupReleased(cluster.progress(0).backup.attachment());
+    cluster.server(0).BackupReleased(cluster.progress(0).report.backup().attachment());
   });
   trainer.FinishStep();
   EXPECT_TRUE(released);

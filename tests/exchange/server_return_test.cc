@@ -57,14 +57,14 @@ TEST_P(ServerReturnTest, ThatAllIsOnDiskIsNewsAtOnce) {
   ps::Exchange& server = cluster.server(0);
   std::atomic<bool> waits = true, given_up = false;
   std::thread teller([&] {
-    while (!given_up && !cluster.progress().durable) server.AwaitNews(absl::Minutes(2));
+    while (!given_up && !cluster.progress().report.durable()) server.AwaitNews(absl::Minutes(2));
     waits = false;
   });
   TestTrainer trainer(cluster.ClientOptions(1), cluster.map());
   trainer.Seed(std::vector<float>(cluster.map().elements, kStart));
   // Nothing is served before.
   trainer.Pull();
-  EXPECT_TRUE(cluster.progress().durable);
+  EXPECT_TRUE(cluster.progress().report.durable());
   EXPECT_TRUE(Eventually([&] { return !waits; }));
   given_up = true;
   server.WakeUp();
@@ -111,7 +111,7 @@ TEST_P(ServerReturnTest, WhatIsAppliedLostAndDiscardedAddsUp) {
     const uint64_t until = (restart + 1) * kWorkers * kSteps / (kRestarts + 2);
     if (!Eventually([&] { return steps_done >= until || testing::Test::HasFailure(); })) ADD_FAILURE() << "no progress";
     const size_t index = restart % 2;
-    ASSERT_TRUE(cluster.progress(index).durable);
+    ASSERT_TRUE(cluster.progress(index).report.durable());
     cluster.StopServer(index);
     cluster.StartServerAgain(index);
     for (const auto& trainer : trainers) trainer->client().Remap(cluster.map());

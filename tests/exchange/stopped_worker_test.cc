@@ -84,7 +84,7 @@ class StoppedWorkerTest : public testing::TestWithParam<std::tuple<Path, job::Co
     return NoticeWith(absl::StrCat("step ", step, ": "), "waits for worker 2");
   }
   void ExpectBounds() {
-    EXPECT_LE(cluster_.progress().staging_bytes, cluster_.staging_bytes_max());
+    EXPECT_LE(cluster_.progress().report.staging_bytes(), cluster_.staging_bytes_max());
     EXPECT_LE(cluster_.pinned_versions(), kShards * kPinnedMax);
   }
   // All pushes of all workers were applied once.
@@ -114,7 +114,7 @@ TEST_P(StoppedWorkerTest, HoldsNobodyAndGoesOnWhenItIsResumed) {
     // What it had sent before arrives meanwhile.
     for (int count = 0; count < 3; ++count) Step();
     ExpectBounds();
-    in_push |= cluster_.progress().staging_bytes > 0;
+    in_push |= cluster_.progress().report.staging_bytes() > 0;
     in_pull |= !Eventually([&] { return cluster_.pinned_versions() == 0; }, 4 * cluster_.timeouts().heartbeat);
     other->Resume();
   }
@@ -167,7 +167,7 @@ TEST_P(StoppedAtGateTest, IsToldThatItWasExpelledWhenItIsResumed) {
   for (int count = 0; count < 5; ++count) Step();
   // Though gRPC still has something to write to it.
   EXPECT_TRUE(Eventually([&] { return cluster_.pinned_versions() == 0; }));
-  EXPECT_EQ(cluster_.progress().staging_bytes, 0);
+  EXPECT_EQ(cluster_.progress().report.staging_bytes(), 0);
   other->Resume();
   EXPECT_THAT(other->WordsAfter("failed"), AllOf(HasSubstr("FAILED_PRECONDITION"), HasSubstr("member")));
 }

@@ -220,18 +220,18 @@ class Server {
     SLACKLINE_CHECK(payload.ok());
     peer.Begin();
     const std::vector<bool> ended = Ended();
-    const ps::ShardTable::Progress before = table_.progress();
+    const wire::ServerProgress before = table_.progress().report;
     const std::optional<absl::Status> end = table_.Receive(peer, frame, *payload);
-    const ps::ShardTable::Progress after = table_.progress();
-    SLACKLINE_CHECK(before.version_min <= after.version_min && before.version_max <= after.version_max);
+    const wire::ServerProgress after = table_.progress().report;
+    SLACKLINE_CHECK(before.version_min() <= after.version_min() && before.version_max() <= after.version_max());
     if (frame.items_size() == 1 && (peer.only_refused() || (end.has_value() && !end->ok()))) {
-      SLACKLINE_CHECK(before.version_max == after.version_max && before.version_min == after.version_min);
-      SLACKLINE_CHECK(after.staging_bytes <= before.staging_bytes && before.seeded == after.seeded);
+      SLACKLINE_CHECK(before.version_max() == after.version_max() && before.version_min() == after.version_min());
+      SLACKLINE_CHECK(after.staging_bytes() <= before.staging_bytes() && before.seeded() == after.seeded());
     }
     // A frame that is refused ends no stream but its own.
     if (frame.items_size() == 1 && end.has_value() && !end->ok()) SLACKLINE_CHECK(Ended() == ended);
     // The default: what the window allows of every worker, and one more; in softsync what is held, too.
-    if (!bare_) SLACKLINE_CHECK(after.staging_bytes <= StagingMax());
+    if (!bare_) SLACKLINE_CHECK(after.staging_bytes() <= StagingMax());
     if (end.has_value()) Close(number);
   }
 

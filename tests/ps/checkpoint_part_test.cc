@@ -284,7 +284,7 @@ TEST_F(CutTest, ShardsAreCutOnceEachAndTheOutcomeIsToldUntilItIsHeard) {
   table_->cuts().Done(3, 1, std::vector<wire::CheckpointFile>(2));
   EXPECT_TRUE(table_->cuts().progress().done());
   EXPECT_EQ(table_->cuts().progress().files_size(), 2);
-  EXPECT_EQ(table_->progress().checkpoint.checkpoint(), 3);
+  EXPECT_EQ(table_->progress().report.checkpoint().checkpoint(), 3);
   table_->cuts().Heard(2);
   EXPECT_EQ(table_->cuts().progress().checkpoint(), 3);
   table_->cuts().Heard(3);

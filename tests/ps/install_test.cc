@@ -190,7 +190,7 @@ TEST_F(RestoreTest, ShardsGoOnFromTheirNewestSnapshotsUnderALaterLineage) {
     Life first;
     ASSERT_TRUE(Begin(first, 0).ok());
     ASSERT_EQ(first.stores.size(), 2u);
-    EXPECT_FALSE(first.table->progress().durable);
+    EXPECT_FALSE(first.table->progress().report.durable());
     Write(first.stores[0], 5, 10);
     Write(first.stores[0], 6, 20);
     Write(first.stores[1], 7, 30);
@@ -201,8 +201,8 @@ TEST_F(RestoreTest, ShardsGoOnFromTheirNewestSnapshotsUnderALaterLineage) {
     EXPECT_EQ(WeightOf(*next.table, 0), 6);
     EXPECT_EQ(VersionOf(*next.table, 0), (Version{Lineage(lineage), 20}));
     EXPECT_EQ(WeightOf(*next.table, 1), 7);
-    EXPECT_TRUE(next.table->progress().durable);
-    EXPECT_TRUE(next.table->progress().seeded);
+    EXPECT_TRUE(next.table->progress().report.durable());
+    EXPECT_TRUE(next.table->progress().report.seeded());
   }
 }
 
@@ -237,7 +237,7 @@ TEST_F(RestoreTest, ShardWithoutSnapshotIsNamed) {
   const absl::Status status = Begin(next, 2);
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
   EXPECT_THAT(status.message(), testing::HasSubstr("shard 1: there is no snapshot to continue from"));
-  EXPECT_FALSE(next.table->progress().seeded) << "nothing is installed";
+  EXPECT_FALSE(next.table->progress().report.seeded()) << "nothing is installed";
 }
 
 TEST_F(RestoreTest, SnapshotsAreNotOverwrittenByABeginning) {
@@ -257,7 +257,7 @@ TEST_F(RestoreTest, TrainingBeginsThoughNoSnapshotsCanBeKept) {
   Life life;
   ASSERT_TRUE(Begin(life, 0).ok());
   EXPECT_TRUE(life.stores.empty());
-  EXPECT_FALSE(life.table->progress().durable);
+  EXPECT_FALSE(life.table->progress().report.durable());
   EXPECT_FALSE(Begin(life, 2).ok()) << "but nothing can be restored";
 }
 

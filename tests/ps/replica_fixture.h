@@ -184,7 +184,7 @@ class ReplicaTest : public testing::Test {
     Push(server_->table, worker, shard, sequence, VersionOf(server_->table));
   }
   // Returns the version of all shards, which get the same number of pushes.
-  static Version VersionOf(ShardTable& table) { return {Lineage(1), table.progress().version_min}; }
+  static Version VersionOf(ShardTable& table) { return {Lineage(1), table.progress().report.version_min()}; }
   // Returns the answers that the worker has got since the last call.
   std::vector<wire::PushAnswer> Answers(uint32_t worker) {
     std::vector<wire::PushAnswer> answers;
@@ -231,7 +231,7 @@ class ReplicaTest : public testing::Test {
     ASSERT_TRUE(progress().in_step());
     Answers(1);
   }
-  wire::BackupProgress progress() { return server_->table.progress().backup; }
+  wire::BackupProgress progress() { return server_->table.progress().report.backup(); }
   absl::Status Promote() {
     wire::InstallShardsRequest install = Install(kBackup, 2);
     install.set_restore_lineage(2);

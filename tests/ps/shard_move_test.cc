@@ -123,7 +123,7 @@ class ShardMoveTest : public testing::Test {
       chunk.mutable_commit();
       say(item, std::string(kElements * sizeof(float), '\0'));
     }
-    EXPECT_TRUE(from_->table.progress().seeded);
+    EXPECT_TRUE(from_->table.progress().report.seeded());
   }
 
   // The taker's stream, from its hello until it has all.
@@ -131,7 +131,7 @@ class ShardMoveTest : public testing::Test {
     const std::optional<wire::BackupHello> hello = to_->table.BeginFollowing();
     ASSERT_TRUE(hello);
     ASSERT_TRUE(from_->table.AttachBackup(sink_, *hello).ok());
-    while (!from_->table.progress().backup.in_step()) {
+    while (!from_->table.progress().report.backup().in_step()) {
       wire::ReplicaFrame frame;
       std::vector<rpc::Attachment> pieces;
       ASSERT_TRUE(from_->table.log()->NextFrame(sink_, frame, pieces)) << "all was sent, and it is not in step";
@@ -159,7 +159,7 @@ TEST_F(ShardMoveTest, AShardIsGivenUpThereAndLivesHere) {
   EXPECT_TRUE(sink_.ended);
   EXPECT_EQ(from_->table.log(), nullptr);
   EXPECT_EQ(from_->table.TakeSnapshot(ShardId(1)), std::nullopt);
-  EXPECT_TRUE(from_->table.progress().seeded) << "the other one is as it was";
+  EXPECT_TRUE(from_->table.progress().report.seeded()) << "the other one is as it was";
   ASSERT_TRUE(to_->table.Install(Move(2, 2, {1, 2, 3})).ok());
   EXPECT_FALSE(to_->follows);
   const std::optional<ShardSnapshot> moved = to_->table.TakeSnapshot(ShardId(1));
@@ -170,7 +170,7 @@ TEST_F(ShardMoveTest, AShardIsGivenUpThereAndLivesHere) {
   EXPECT_TRUE(to_->table.Install(Move(2, 2, {1, 2, 3})).ok());
   // All of it may go.
   ASSERT_TRUE(from_->table.Install(Move(1, 3, {})).ok());
-  EXPECT_FALSE(from_->table.progress().seeded);
+  EXPECT_FALSE(from_->table.progress().report.seeded());
   from_->table.Tick();
   // And a life of the server that has none gets none.
   Side again(job_, time_, 1);
@@ -224,10 +224,11 @@ TEST_F(ShardMoveTest, AnotherMoveWaitsForTheEndOfTheOneBefore) {
   hello.set_move(2);
   Sink second;
   EXPECT_TRUE(absl::IsUnavailable(from_->table.AttachBackup(second, hello)));
-  const uint64_t attachment = from_->table.progress().backup.attachment();
+  const uint64_t attachment = from_->table.progress().report.backup().attachment();
   from_->table.log()->Released(attachment);
   ASSERT_TRUE(from_->table.AttachBackup(second, hello).ok());
-  EXPECT_GT(from_->table.progress().backup.attachment(), attachment) << "a late release must not be one of this";
+  EXPECT_GT(from_->table.progress().report.backup().attachment(), attachment)
+      << "a late release must not be one of this";
   hello.set_move(1);
   EXPECT_TRUE(absl::IsFailedPrecondition(from_->table.AttachBackup(sink_, hello)));
 }

@@ -254,13 +254,8 @@ void ServerProcess::Beat() {
   request.set_role(wire::MEMBER_ROLE_SERVER);
   request.set_member(identity_.server.value());
   request.set_incarnation(identity_.incarnation.value());
-  wire::ServerProgress& progress = *request.mutable_server();
-  progress.set_version_min(now.version_min);
-  progress.set_version_max(now.version_max);
-  progress.set_seeded(now.seeded);
-  progress.set_durable(now.durable);
-  const bool soon = now.backup.in_step() || now.follows;
-  if (now.backup.attachment() != 0) *progress.mutable_backup() = now.backup;
+  *request.mutable_server() = now.report;
+  const bool soon = now.report.backup().in_step() || now.follows;
   scene_.network.Call<wire::HeartbeatReply>(
       *this, scene_.scheduler(), soon ? scene_.timeouts.heartbeat : scene_.timeouts.server_dead(),
       [request](Host& scheduler) { return SchedulerAt(scheduler).Heartbeat(request); },
@@ -386,10 +381,11 @@ bool ServerProcess::IsFollowedBy(const ServerProcess& copy) const {
 std::optional<std::string> ServerProcess::CompareWith(ServerProcess& copy) {
   const bool stopped = scene_.events.Stopped(life) || scene_.events.Stopped(copy.life);
   if (stopped || !IsFollowedBy(copy) || !scene_.network.Quiet(copy.replication_.followed())) return std::nullopt;
-  const ps::ShardTable::Progress here = table_.progress(), there = copy.table_.progress();
-  if (here.version_min != there.version_min || here.version_max != there.version_max) {
-    return absl::StrCat("is at versions ", here.version_min, " to ", here.version_max, ", and its copy in ", copy.name,
-                        " at ", there.version_min, " to ", there.version_max, " though nothing is on its way");
+  const wire::ServerProgress here = table_.progress().report, there = copy.table_.progress().report;
+  if (here.version_min() != there.version_min() || here.version_max() != there.version_max()) {
+    return absl::StrCat("is at versions ", here.version_min(), " to ", here.version_max(), ", and its copy in ",
+                        copy.name, " at ", there.version_min(), " to ", there.version_max(),
+                        " though nothing is on its way");
   }
   wire::InstallShardsRequest promote = copy.follows_;
   promote.clear_backup_of();
@@ -448,12 +444,12 @@ void ServerProcess::Tick() {
 void ServerProcess::Look() {
   if (shards_.empty()) return;  // what it has is another's
   for (const auto& [id, stream] : streams_) stream->TellAtOnce();
-  const ps::ShardTable::Progress now = table_.progress();
+  const wire::ServerProgress now = table_.progress().report;
   // With two shards at most, every step of one is seen in these.
-  const bool same = shards_.size() <= 2 && now.version_min == seen_min_ && now.version_max == seen_max_;
+  const bool same = shards_.size() <= 2 && now.version_min() == seen_min_ && now.version_max() == seen_max_;
   if (same && !seeded_) return;
-  seen_min_ = now.version_min;
-  seen_max_ = now.version_max;
+  seen_min_ = now.version_min();
+  seen_max_ = now.version_max();
   seeded_ = false;
   for (const ShardId shard : shards_) {
     const std::optional<ps::ShardSnapshot> snapshot = table_.TakeSnapshot(shard);

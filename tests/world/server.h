@@ -37,14 +37,14 @@ class ServerProcess : public Host {
 
   // Writes only the first `steps` steps of a snapshot that is being written, before the process dies.
   void DieWriting(uint64_t steps);
-  bool durable() const { return table_.progress().durable; }
+  bool durable() const { return table_.progress().report.durable(); }
   Incarnation incarnation() const { return identity_.incarnation; }
   // Returns the server whose shards this process has or follows; 0 before it was told.
   ServerId server() const { return identity_.server; }
   // True if it has shards of its own: from the beginning, because it has taken over, or because they have moved here.
   bool serves() const { return !shards_.empty(); }
   // Returns the progress of its backup, as its log has it.
-  wire::BackupProgress backup() const { return table_.progress().backup; }
+  wire::BackupProgress backup() const { return table_.progress().report.backup(); }
   // Returns whether `copy` is its backup and has everything, and their stream carries what happens.
   bool IsFollowedBy(const ServerProcess& copy) const;
   // Compares all that the two have, if nothing is on its way between them and this process is at its end: for that, the
