@@ -32,6 +32,7 @@
 #include "images/pictures/split.h"
 #include "images/prepared/prepared_check.h"
 #include "images/prepared/prepared_index.h"
+#include "images/prepared/prepared_shard.h"
 
 namespace slackline::cli {
 namespace prepare {
@@ -370,7 +371,7 @@ absl::Status Run(const PrepareOptions& options) {
 
 // Says what is wrong with a shard; true if nothing.
 bool VerifyShard(const std::string& folder, const images::PreparedShard& shard, const images::PreparedIndex& index) {
-  const absl::StatusOr<images::MappedShard> mapped = images::OpenShard(folder, shard, index);
+  const absl::StatusOr<images::MappedShard> mapped = images::OpenShard(images::InFolder(folder), shard, index);
   absl::Status status = mapped.status();
   if (status.ok()) status = images::CheckBytes(*mapped, shard);
   if (status.ok()) status = images::CheckLabels(*mapped, shard, index.classes.size());

@@ -11,6 +11,7 @@
 #include "images/base/halves.h"
 #include "images/base/npy.h"
 #include "images/prepared/prepared_check.h"
+#include "images/prepared/prepared_shard.h"
 
 namespace slackline::cli::prepare {
 namespace {
@@ -193,7 +194,7 @@ absl::StatusOr<ShardRecord> ShardMaker::Make(absl::Span<const uint32_t> samples,
 
 bool IsWhole(const std::string& folder, const ShardRecord& record, const images::PreparedIndex& index) {
   if (record.shard.rows == 0) return true;
-  const absl::StatusOr<images::MappedShard> mapped = images::OpenShard(folder, record.shard, index);
+  const absl::StatusOr<images::MappedShard> mapped = images::OpenShard(images::InFolder(folder), record.shard, index);
   return mapped.ok() && images::CheckBytes(*mapped, record.shard).ok();
 }
 

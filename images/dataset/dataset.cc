@@ -10,6 +10,7 @@
 #include "images/base/halves.h"
 #include "images/base/idx_file.h"
 #include "images/base/random_order.h"
+#include "images/prepared/prepared_check.h"
 
 namespace slackline::images {
 namespace {
@@ -61,10 +62,7 @@ Dataset::Scale Dataset::ScaleOf(double mean, double deviation, double white) {
 
 absl::StatusOr<Dataset> Dataset::OpenPrepared(const std::string& folder, const PreparedIndex& index,
                                               const std::string& split, const PreparedOptions& options) {
-  const auto in_folder = [&](const PreparedFile& file) -> absl::StatusOr<HeldFile> {
-    return HeldFile{.path = absl::StrCat(folder, "/", file.name)};
-  };
-  return OpenPrepared(folder, in_folder, index, split, options);
+  return OpenPrepared(folder, InFolder(folder), index, split, options);
 }
 
 absl::StatusOr<Dataset> Dataset::OpenPrepared(const std::string& name, const Locate& locate, const PreparedIndex& index,

@@ -12,8 +12,8 @@
 #include "images/base/batch.h"
 #include "images/dataset/image_source.h"
 #include "images/dataset/scene_source.h"
-#include "images/prepared/prepared_check.h"
 #include "images/prepared/prepared_index.h"
+#include "images/prepared/prepared_shard.h"
 
 namespace slackline::images {
 

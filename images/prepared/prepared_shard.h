@@ -1,0 +1,45 @@
+// Maps the shards of prepared images, and compares their files with the index.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "images/base/mapped_file.h"
+#include "images/prepared/file_cache.h"
+#include "images/prepared/prepared_index.h"
+
+namespace slackline::images {
+
+// A shard, mapped into memory.
+struct MappedShard {
+  MappedFile images;
+  MappedFile labels;
+  const uint8_t* pixels = nullptr;  // rows x channels x height x width, of the index's type
+  const char* label_bytes = nullptr;
+  uint64_t rows = 0;
+  // Holds that keep the cached files from being removed.
+  std::shared_ptr<const void> images_hold = nullptr;
+  std::shared_ptr<const void> labels_hold = nullptr;
+
+  int64_t label(uint64_t row) const;
+};
+
+// Returns the type as NumPy files name it.
+absl::string_view NpyTypeOf(PixelType type);
+
+// Finds or makes a file, and holds it.
+using Locate = std::function<absl::StatusOr<HeldFile>(const PreparedFile& file)>;
+// Returns a Locate for files that lie in `folder`.
+Locate InFolder(const std::string& folder);
+
+// Opens both files of a shard, and compares sizes and headers with the index.
+//   kNotFound         a file is missing
+//   kInvalidArgument  a file has another size, another type or another shape, or is no file of NumPy's format
+//   kUnavailable      a file cannot be read
+absl::StatusOr<MappedShard> OpenShard(const Locate& locate, const PreparedShard& shard, const PreparedIndex& index);
+
+}  // namespace slackline::images
