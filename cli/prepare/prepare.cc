@@ -161,7 +161,7 @@ std::string SettingsOf(const PrepareOptions& options, const Plan& plan, const So
                    {"seed", plan.seed},
                    {"shard_images", plan.shard_images},
                    {"source",
-                    {{"kind", source.kind()},
+                    {{"kind", std::string(NameOf(source.kind()))},
                      {"images", source.samples().size()},
                      {"xxh3", absl::StrFormat("%016x", source.Digest())}}}};
   // Folders of before there was another one have none.
@@ -301,7 +301,7 @@ absl::Status CheckResult(const Result& result, const Source& source) {
 
 // What is written would be read the next time, but for IDX, whose files have names of their own.
 absl::Status CheckApart(const PrepareOptions& options, const Source& pictures) {
-  if (pictures.kind() == "idx") return absl::OkStatus();
+  if (pictures.kind() == images::pictures::SourceKind::kIdx) return absl::OkStatus();
   std::error_code error;
   const std::string source = std::filesystem::weakly_canonical(options.source, error).string();
   const std::string folder = std::filesystem::weakly_canonical(options.folder, error).string();

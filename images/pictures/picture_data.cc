@@ -77,7 +77,7 @@ class PictureImages final : public ImageSource {
 };
 
 absl::Status CheckSource(const std::string& folder, const PictureOptions& options, const Source& source) {
-  const bool tars = options.kind == "webdataset";
+  const bool tars = options.kind == SourceKind::kWebdataset;
   if (source.kind() != options.kind || !source.has_splits()) {
     return absl::InvalidArgumentError(absl::StrCat(
         "found ", folder, tars ? ", which has no tar files that say their split" : ", which has no folders of splits",

@@ -9,11 +9,12 @@
 #include "absl/status/statusor.h"
 #include "images/dataset/dataset.h"
 #include "images/pictures/form.h"
+#include "images/pictures/source.h"
 
 namespace slackline::images::pictures {
 
 struct PictureOptions {
-  std::string kind;  // folders or webdataset, as in Source::kind()
+  SourceKind kind = SourceKind::kFolder;  // kFolder or kWebdataset
   FormWish form;
   std::string evaluation_split;
   uint64_t train_images_max = 0;  // 0 keeps all

@@ -117,6 +117,11 @@ int SplitNamed(absl::string_view name) {
   return name == "val" ? 1 : -1;
 }
 
+absl::string_view NameOf(SourceKind kind) {
+  constexpr absl::string_view kNames[] = {"folders", "labels", "idx", "webdataset"};
+  return kNames[static_cast<size_t>(kind)];
+}
+
 absl::StatusOr<Source> Source::Open(const std::string& folder, const std::string& label_file, uint32_t classes) {
   std::error_code error;
   if (!fs::is_directory(folder, error)) {
@@ -146,7 +151,7 @@ absl::StatusOr<Source> Source::Open(const std::string& folder, const std::string
 }
 
 absl::Status Source::OpenLabels(const std::string& folder, const std::string& label_file) {
-  kind_ = "labels";
+  kind_ = SourceKind::kLabels;
   const absl::StatusOr<std::string> text = ReadText(label_file);
   if (!text.ok()) return text.status();
   absl::StatusOr<LabelTable> table = ParseLabels(*text);
@@ -180,7 +185,7 @@ absl::Status Source::OpenLabels(const std::string& folder, const std::string& la
 }
 
 absl::Status Source::OpenIdx(const std::string& folder) {
-  kind_ = "idx";
+  kind_ = SourceKind::kIdx;
   has_splits_ = true;
   uint32_t classes = 0;
   for (int i = 0; i < 2; ++i) {
@@ -213,7 +218,7 @@ absl::Status Source::OpenIdx(const std::string& folder) {
 }
 
 absl::Status Source::OpenTars(const std::string& folder, const std::vector<std::string>& tars, uint32_t classes) {
-  kind_ = "webdataset";
+  kind_ = SourceKind::kWebdataset;
   absl::StatusOr<TarSamples> found = ReadTarSamples(folder, tars);
   if (!found.ok()) return found.status();
   has_splits_ = found->has_splits;
@@ -226,7 +231,7 @@ absl::Status Source::OpenTars(const std::string& folder, const std::vector<std::
 }
 
 absl::Status Source::OpenFolders(const std::string& folder) {
-  kind_ = "folders";
+  kind_ = SourceKind::kFolder;
   const absl::StatusOr<std::vector<std::string>> folders = FoldersIn(folder);
   if (!folders.ok()) return folders.status();
   if (folders->empty()) {

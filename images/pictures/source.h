@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "images/base/idx_file.h"
 #include "images/pictures/image.h"
 
@@ -38,6 +39,10 @@ int SplitNamed(absl::string_view name);
 //   kUnavailable      the file cannot be read
 absl::StatusOr<Image> ReadPicture(const std::string& path);
 
+enum class SourceKind { kFolder, kLabels, kIdx, kWebdataset };
+// Returns the name of a kind as in the settings of index.json.
+absl::string_view NameOf(SourceKind kind);
+
 struct Skipped {
   std::string name;
   std::string reason;
@@ -64,12 +69,11 @@ class Source {
   const std::vector<Sample>& samples() const { return samples_; }
   // Files that were found but cannot be prepared.
   const std::vector<Skipped>& skipped() const { return skipped_; }
-  // Kind of the source: folders, labels, idx or webdataset.
-  const std::string& kind() const { return kind_; }
+  SourceKind kind() const { return kind_; }
   // True if every sample says to which split it belongs.
   bool has_splits() const { return has_splits_; }
   // Number of channels of the images, unless the caller chooses another.
-  uint32_t channels() const { return kind_ == "idx" ? 1 : 3; }
+  uint32_t channels() const { return kind_ == SourceKind::kIdx ? 1 : 3; }
 
   // Reads one image without changes.
   //   kInvalidArgument  as DecodeImage()
@@ -91,7 +95,7 @@ class Source {
   // Adds the images of the classes below `folder`, of one split.
   absl::Status AddClasses(const std::string& folder, const std::string& prefix, int split);
 
-  std::string kind_;
+  SourceKind kind_ = SourceKind::kFolder;
   bool has_splits_ = false;
   std::vector<std::string> classes_;
   std::vector<Sample> samples_;

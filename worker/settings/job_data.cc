@@ -83,7 +83,7 @@ absl::StatusOr<JobData> OpenPictureData(const WorkerConfig& config) {
   const bool tars = config.data_format == WorkerConfig::DataFormat::kWebdataset;
   absl::StatusOr<images::pictures::PictureData> data = images::pictures::OpenPictures(
       config.data_path,
-      {.kind = tars ? "webdataset" : "folders",
+      {.kind = tars ? images::pictures::SourceKind::kWebdataset : images::pictures::SourceKind::kFolder,
        .form = {.size = config.decode.size,
                 .grey = config.decode.grey,
                 .fit = config.decode.crop ? images::pictures::Fit::kCrop : images::pictures::Fit::kStretch,
