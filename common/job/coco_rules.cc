@@ -1,14 +1,12 @@
 #include "common/job/coco_rules.h"
 
 #include "absl/strings/str_cat.h"
+#include "common/job/data_formats.h"
 #include "common/job/rule_book.h"
 #include "common/job/value.h"
 
 namespace slackline::job_file {
 namespace {
-
-constexpr char kCocoFormat[] = "data.format: coco";
-constexpr char kClassFormats[] = "data.format: idx, prepared, folder or webdataset";
 
 class CocoRules : private RuleBook {
  public:
@@ -18,7 +16,7 @@ class CocoRules : private RuleBook {
     const std::string format = EnumName(*job::Data::Format_descriptor()->FindValueByNumber(data.format()));
     const google::protobuf::Descriptor& fields = *job::Coco::descriptor();
     for (int i = 0; i < fields.field_count(); ++i) {
-      NeedsOther(data.coco(), absl::StrCat("data.coco.", fields.field(i)->name()), kCocoFormat, format);
+      NeedsOther(data.coco(), absl::StrCat("data.coco.", fields.field(i)->name()), FormatsThatTake(kObjects), format);
     }
   }
 
@@ -34,7 +32,7 @@ class CocoRules : private RuleBook {
       Refuse("data.coco.train_annotations", Quoted(""), "a file in COCO's format", "data.format");
     }
     Evaluations(job);
-    NeedsOther(data, "data.sampling", kClassFormats, "coco");
+    NeedsOther(data, "data.sampling", FormatsThatTake(kVariation), "coco");
     if (data.augment().flip() == job::Augment::VERTICAL || data.augment().flip() == job::Augment::BOTH) {
       Refuse("data.augment.flip",
              absl::StrCat(EnumName(*job::Augment::Flip_descriptor()->FindValueByNumber(data.augment().flip())),
@@ -44,7 +42,7 @@ class CocoRules : private RuleBook {
     // Mixed batches no module's own loss takes.
     for (const char* key :
          {"crop_padding", "crop_area_min", "brightness", "contrast", "saturation", "rand_augment", "grey", "blur"}) {
-      NeedsOther(data.augment(), absl::StrCat("data.augment.", key), kClassFormats, "coco");
+      NeedsOther(data.augment(), absl::StrCat("data.augment.", key), FormatsThatTake(kVariation), "coco");
     }
   }
 
@@ -74,7 +72,7 @@ class CocoRules : private RuleBook {
 
 void CheckCocoRules(const job::Job& job, const std::string& name, const Origins& origins, Mistakes& mistakes) {
   CocoRules rules(name, origins, mistakes);
-  if (job.data().format() != job::Data::COCO) return rules.NotCoco(job.data());
+  if (!Takes(job.data().format(), kObjects)) return rules.NotCoco(job.data());
   // A script brings its own data.
   if (job.model().kind() != job::Model::EXTERNAL) rules.Coco(job);
 }

@@ -5,6 +5,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/http/http_address.h"
+#include "common/job/data_formats.h"
 #include "common/job/rule_book.h"
 
 namespace slackline::job_file {
@@ -18,7 +19,8 @@ class PathRules : private RuleBook {
   void Path(const std::string& key, const std::string& path) {
     Home(key, path);
     if (IsAddress(path)) {
-      Refuse(key, Quoted(path), "a path: data.path alone, with data.format: prepared, may be an address");
+      Refuse(key, Quoted(path),
+             absl::StrCat("a path: data.path alone, with ", FormatsThatTake(kCopies), ", may be an address"));
     }
   }
 

@@ -1,5 +1,7 @@
 #include "common/job/rules.h"
 
+#include <initializer_list>
+
 #include "absl/algorithm/container.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
@@ -11,6 +13,7 @@
 #include "common/codec/codec.h"
 #include "common/http/http_address.h"
 #include "common/job/coco_rules.h"
+#include "common/job/data_formats.h"
 #include "common/job/path_rules.h"
 #include "common/job/push_samples.h"
 #include "common/job/rule_book.h"
@@ -99,27 +102,17 @@ class Rules : private RuleBook {
   }
 
   void Data(const job::Data& data) {
-    using D = job::Data;
-    const std::string format = EnumName(*D::Format_descriptor()->FindValueByNumber(data.format()));
-    const bool prepared = data.format() == D::PREPARED,
-               decoded = data.format() == D::FOLDER || data.format() == D::WEBDATASET;
-    // Of images with objects a pixel is 0 to 1, and the module's own affair from there.
-    if (prepared || data.format() == D::COCO) {
-      NeedsOther(data, "data.mean", "data.format: idx, folder or webdataset", format);
-      NeedsOther(data, "data.deviation", "data.format: idx, folder or webdataset", format);
-    }
-    if (!prepared) NeedsOther(data, "data.verify", "data.format: prepared", format);
-    if (data.format() == D::IDX) {
-      NeedsOther(data, "data.evaluation_split", "data.format: prepared, folder, webdataset or coco", format);
-    }
-    if (!decoded) {
-      for (const char* key : {"data.decode.size", "data.decode.grey", "data.decode.fit"}) {
-        NeedsOther(data.decode(), key, "data.format: folder or webdataset", format);
-      }
-    }
-    if (!prepared) {
-      NeedsOther(data.cache(), "data.cache.folder", "data.format: prepared", format);
-    }
+    const std::string format = EnumName(*job::Data::Format_descriptor()->FindValueByNumber(data.format()));
+    const auto only_with = [&](DataSettings settings, const google::protobuf::Message& section,
+                               std::initializer_list<const char*> keys) {
+      if (Takes(data.format(), settings)) return;
+      for (const char* key : keys) NeedsOther(section, key, FormatsThatTake(settings), format);
+    };
+    only_with(kNormalisation, data, {"data.mean", "data.deviation"});
+    only_with(kCopies, data, {"data.verify"});
+    only_with(kEvaluationSplit, data, {"data.evaluation_split"});
+    only_with(kDecoding, data.decode(), {"data.decode.size", "data.decode.grey", "data.decode.fit"});
+    only_with(kCopies, data.cache(), {"data.cache.folder"});
     if (data.cache().folder().empty()) {
       NeedsOther(data.cache(), "data.cache.gigabytes_max", "data.cache.folder", "no folder");
       NeedsOther(data.cache(), "data.cache.peers", "data.cache.folder", "no folder");
@@ -143,9 +136,9 @@ class Rules : private RuleBook {
       }
     } else if (!understood.ok()) {
       // Said above.
-    } else if (!prepared) {
+    } else if (!Takes(data.format(), kCopies)) {
       Refuse("data.path", absl::StrCat(Quoted(data.path()), " with data.format: ", format),
-             "a folder, or data.format: prepared");
+             absl::StrCat("a folder, or ", FormatsThatTake(kCopies)));
     } else if (data.cache().folder().empty()) {
       Refuse("data.path", absl::StrCat(Quoted(data.path()), " without data.cache.folder"),
              "a folder, or a server with data.cache.folder, where each node keeps what it has read");

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_cat.h"
+#include "common/job/data_formats.h"
 #include "common/job/job_file.h"
 
 namespace slackline::job_data_test {
@@ -27,6 +28,14 @@ TEST(JobData, SettingsOfTheOtherFormatAreRefused) {
       RefusalOfData("data: {verify: true}"),
       "j.yaml:1: data.verify: found a value together with idx; allowed is only with data.format: prepared (add --set "
       "data.verify=false to take the default back)");
+}
+
+TEST(JobData, EveryFormatHasOneRow) {
+  const google::protobuf::EnumDescriptor& formats = *job::Data::Format_descriptor();
+  std::vector<int> expected, found;
+  for (int i = 0; i < formats.value_count(); ++i) expected.push_back(formats.value(i)->number());
+  for (const job_file::DataFormatRow& row : job_file::kDataFormats) found.push_back(row.format);
+  EXPECT_EQ(found, expected);
 }
 
 TEST(JobData, AServerNeedsACache) {
