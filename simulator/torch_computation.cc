@@ -16,7 +16,7 @@
 #include "worker/base/gradient_norm.h"
 #include "worker/evaluation/evaluator.h"
 #include "worker/model/layout.h"
-#include "worker/settings/job_data.h"
+#include "worker/settings/job_config.h"
 
 namespace slackline::simulator {
 namespace {
@@ -69,7 +69,7 @@ class Spares {
 
 class TorchComputation final : public Computation {
  public:
-  TorchComputation(const worker::WorkerConfig& config, worker::JobData data, std::unique_ptr<Model> model)
+  TorchComputation(const worker::WorkerConfig& config, images::JobData data, std::unique_ptr<Model> model)
       : normalisation_(config.normalisation),
         augment_(config.augment),
         seed_(config.seed),
@@ -207,12 +207,12 @@ class TorchComputation final : public Computation {
 
 // The data and the model that fits them.
 struct Loaded {
-  worker::JobData data;
+  images::JobData data;
   worker::ModelSpec spec;
 };
 
 absl::StatusOr<Loaded> Load(const worker::WorkerConfig& config) {
-  absl::StatusOr<worker::JobData> data = worker::ReadJobData(config);
+  absl::StatusOr<images::JobData> data = images::OpenJobData(config.data);
   if (!data.ok()) return data.status();
   absl::StatusOr<worker::ModelSpec> spec = worker::FitModel(config, data->train);
   if (!spec.ok()) return spec.status();

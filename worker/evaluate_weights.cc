@@ -5,12 +5,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/job/data_formats.h"
 #include "common/logging.h"
 #include "worker/cuda/gpus.h"
 #include "worker/evaluation/evaluator.h"
 #include "worker/machine/devices.h"
 #include "worker/model/weights/load_weights.h"
-#include "worker/settings/job_data.h"
 
 namespace slackline::worker {
 namespace {
@@ -37,15 +37,16 @@ absl::Status EvaluateWeights(const WeightsToEvaluate& what, WorkerConfig config)
         "and each would be its own");
   }
   if (!what.split.empty() && !on_train) {
-    if (config.data_format == WorkerConfig::DataFormat::kIdx && what.split != "test") {
-      return absl::InvalidArgumentError(
-          absl::StrCat("--split: found ", what.split, "; allowed are train and test: IDX files have no others"));
+    const job::Data::Format format = config.data.settings.format();
+    if (!job_file::Takes(format, job_file::kEvaluationSplit) && what.split != "test") {
+      return absl::InvalidArgumentError(absl::StrCat("--split: found ", what.split, "; allowed are train and test: ",
+                                                     job::Data::Format_Name(format), " files have no others"));
     }
-    config.evaluation_split = what.split;
+    config.data.evaluation_split = what.split;
   }
   // Evaluations measure without class weights, and these images may have no training images of some class.
   config.class_weights_balanced = false;
-  const absl::StatusOr<JobData> data = ReadJobData(config);
+  const absl::StatusOr<images::JobData> data = images::OpenJobData(config.data);
   if (!data.ok()) return data.status();
   const absl::StatusOr<ModelSpec> spec = FitModel(config, data->train);
   if (!spec.ok()) return spec.status();

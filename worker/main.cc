@@ -41,7 +41,6 @@
 #include "worker/scheduler_link/scheduler_images.h"
 #include "worker/settings/container.h"
 #include "worker/settings/job_config.h"
-#include "worker/settings/job_data.h"
 #include "worker/stop_signals.h"
 
 namespace slackline::worker {
@@ -146,14 +145,14 @@ absl::StatusOr<std::string> HostForOthers(const job::Network& network) {
 absl::StatusOr<std::unique_ptr<images::ImagePeers>> StartPeers(const Flags& flags, const job::Job& job,
                                                                const WorkerConfig& config,
                                                                const security::Security& security) {
-  if (!config.peers) return nullptr;
+  if (!config.data.settings.cache().peers()) return nullptr;
   const Timeouts& timeouts = config.trainer.timeouts;
   const absl::StatusOr<std::string> host = HostForOthers(job.network());
   if (!host.ok()) return host.status();
   return images::ImagePeers::Start(
       {.serve = {.listen = job.network().listen(), .ports = job.network().ports(), .advertise = *host},
        .beat_every = timeouts.worker_dead() / 4,
-       .silence_max = config.store.http.silence_max},
+       .silence_max = absl::Seconds(config.data.settings.http_timeout_s())},
       MakeImageBoard({.scheduler = flags.scheduler,
                       .protection = security.To(security::Role::kScheduler),
                       .job_fingerprint = Fingerprint(job),
@@ -194,7 +193,7 @@ int Work(const Flags& flags, const job::Job& job) {
   config.trainer.protection = security->To(security::Role::kServer);
   const auto peers = StartPeers(flags, job, config, *security);
   if (!peers.ok()) return Fail(peers.status(), kFailed);
-  const absl::StatusOr<JobData> data = ReadJobData(config, peers->get());
+  const absl::StatusOr<images::JobData> data = images::OpenJobData(config.data, peers->get());
   if (!data.ok()) return Fail(data.status(), kFailed);
   const absl::StatusOr<ModelSpec> spec = FitModel(config, data->train);
   if (!spec.ok()) return Fail(spec.status(), kFailed);

@@ -210,11 +210,11 @@ int Work(const Flags& flags, const job::Job& job) {
   const uint64_t slot = NextSlot(path);
   Ledger ledger(path);
   if (!ledger.ok()) return Fail(absl::UnavailableError("cannot open the ledger"));
-  const auto train = images::Dataset::ReadIdx(config.data_path, "train", config.train_images_max);
+  const auto train = images::Dataset::ReadIdx(job.data().path(), "train", job.data().train_images_max());
   if (!train.ok()) return Fail(train.status());
-  const auto test = images::Dataset::ReadIdx(config.data_path, "t10k", 500);
+  const auto test = images::Dataset::ReadIdx(job.data().path(), "t10k", 500);
   if (!test.ok()) return Fail(test.status());
-  const auto class_names = images::ReadClassNames(config.data_path, config.model.classes);
+  const auto class_names = images::ReadClassNames(job.data().path(), config.model.classes);
   if (!class_names.ok()) return Fail(class_names.status());
 
   LedgerGroup group(number, slot, absl::Milliseconds(2));

@@ -7,7 +7,6 @@
 #include "common/security/check_credentials.h"
 #include "worker/model/layout.h"
 #include "worker/settings/job_config.h"
-#include "worker/settings/job_data.h"
 
 namespace slackline::cli::doctor {
 namespace {
@@ -19,7 +18,7 @@ absl::Status TryData(const job::Job& job, JobProbe& probe) {
   if (absl::Status folder = CheckData(job); !folder.ok()) return folder;
   if (absl::Status weights = CheckWeights(job); !weights.ok()) return weights;
   const worker::WorkerConfig config = worker::MakeWorkerConfig(job, {"worker-1"}, 1);
-  const absl::StatusOr<worker::JobData> data = worker::ReadJobData(config);
+  const absl::StatusOr<images::JobData> data = images::OpenJobData(config.data);
   if (!data.ok()) return data.status();
   const absl::StatusOr<worker::ModelSpec> spec = worker::FitModel(config, data->train);
   if (!spec.ok()) return spec.status();

@@ -1,6 +1,6 @@
 #include "cli/run/resume_checks.h"
 
-#include <algorithm>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -9,7 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "common/job/value.h"
-#include "images/prepared/prepared_index.h"
+#include "images/formats/data_format.h"
 
 namespace slackline::cli {
 namespace {
@@ -42,24 +42,22 @@ absl::Status CheckModelKept(const job::Job& before, const job::Job& after) {
 absl::Status CheckImagesKept(uint64_t samples, uint64_t fingerprint, const job::Job& after) {
   if (after.model().kind() == job::Model::EXTERNAL || samples == 0) return absl::OkStatus();
   const uint64_t most = after.data().train_images_max();
-  if (after.data().format() == job::Data::PREPARED) {
-    const absl::StatusOr<images::PreparedIndex> index = images::ReadPreparedIndex(after.data().path());
-    const images::PreparedSplit* const train = index.ok() ? index->Find("train") : nullptr;
-    if (train == nullptr) return absl::OkStatus();  // what is wrong with it others say
-    const uint64_t found = most == 0 ? train->rows() : std::min(most, train->rows());
-    if (found == samples) {
+  if (const auto look = images::FormatOf(after.data()).look; look != nullptr) {
+    const std::optional<images::TrainingImages> found = look(after.data());
+    if (!found) return absl::OkStatus();  // another check says what is wrong with the file
+    if (found->count == samples) {
       const std::string kept = absl::StrFormat("%016x", fingerprint);
-      const uint64_t now = images::FingerprintOf(*index, most);
-      if (fingerprint == 0 || now == fingerprint || after.data().replaces() == kept) return absl::OkStatus();
+      if (fingerprint == 0 || found->fingerprint == fingerprint || after.data().replaces() == kept)
+        return absl::OkStatus();
       return absl::InvalidArgumentError(
           absl::StrCat("data.path: found training images in ", after.data().path(), " with the fingerprint ",
-                       absl::StrFormat("%016x", now), "; allowed is ", kept,
+                       absl::StrFormat("%016x", found->fingerprint), "; allowed is ", kept,
                        ", that of the data which the checkpoint was trained on: they were prepared anew since. To go "
                        "on with the others in their place: --set data.replaces=",
                        kept));
     }
     return absl::InvalidArgumentError(
-        absl::StrCat("data.path: found ", found, " training images in ", after.data().path(),
+        absl::StrCat("data.path: found ", found->count, " training images in ", after.data().path(),
                      most == 0 ? "" : absl::StrCat(" (data.train_images_max: ", most, ")"), "; allowed are ", samples,
                      ", as the checkpoint has them"));
   }

@@ -18,39 +18,12 @@
 #include "common/network/ports.h"
 #include "common/rpc/channel.h"
 #include "common/security/check_credentials.h"
-#include "images/prepared/prepared_index.h"
+#include "images/formats/data_format.h"
 
 namespace slackline::cli {
 namespace {
 
 constexpr absl::Duration kAnswerTimeout = absl::Seconds(2);
-
-// What is in them, workers look at as they begin.
-absl::Status CheckCocoFiles(const job::Data& data) {
-  const std::filesystem::path folder = data.path();
-  const bool test = data.evaluation_split() == job::Data::TEST;
-  const std::string split = test ? "test" : "validation";
-  const job::Coco& coco = data.coco();
-  const std::pair<std::string, std::string> files[] = {
-      {"data.coco.train_annotations", coco.train_annotations()},
-      {absl::StrCat("data.coco.", split, "_annotations"),
-       test ? coco.test_annotations() : coco.validation_annotations()}};
-  const std::pair<std::string, std::string> folders[] = {
-      {"data.coco.train_images", coco.train_images()},
-      {absl::StrCat("data.coco.", split, "_images"), test ? coco.test_images() : coco.validation_images()}};
-  std::error_code error;
-  for (const auto& [key, path] : files) {
-    if (std::filesystem::is_regular_file(folder / path, error)) continue;
-    return absl::NotFoundError(
-        absl::StrCat(key, ": found no file ", (folder / path).string(), "; allowed is one in COCO's format"));
-  }
-  for (const auto& [key, path] : folders) {
-    if (std::filesystem::is_directory(folder / path, error)) continue;
-    return absl::NotFoundError(
-        absl::StrCat(key, ": found no folder ", (folder / path).string(), "; allowed is one of pictures"));
-  }
-  return absl::OkStatus();
-}
 
 }  // namespace
 
@@ -78,28 +51,9 @@ absl::Status CheckData(const job::Job& job) {
                                             "; allowed is the folder of the images (Debian's dataset-fashion-mnist "
                                             "is the default's)"));
   }
-  if (job.data().format() == job::Data::PREPARED) {
-    const absl::StatusOr<images::PreparedIndex> index = images::ReadPreparedIndex(folder);
-    if (!index.ok()) return absl::Status(index.status().code(), absl::StrCat("data.path: ", index.status().message()));
-    if (index->classes.size() == job.model().classes()) {
-      return images::CheckAugmentable(index->type, job.data().augment().rand_augment(), folder.string());
-    }
-    return absl::InvalidArgumentError(absl::StrCat("model.classes: found ", job.model().classes(), "; allowed is ",
-                                                   index->classes.size(), ", as many as ", folder.string(), " has"));
-  }
-  if (job.data().format() == job::Data::COCO) return CheckCocoFiles(job.data());
-  // What is in it, workers look at as they begin.
-  if (job.data().format() != job::Data::IDX) return absl::OkStatus();
-  std::vector<std::string> missing;
-  for (const std::string name :
-       {"train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"}) {
-    const bool there = std::filesystem::is_regular_file(folder / name, error) ||
-                       std::filesystem::is_regular_file(folder / (name + ".gz"), error);
-    if (!there) missing.push_back(name);
-  }
-  if (missing.empty()) return absl::OkStatus();
-  return absl::NotFoundError(absl::StrCat("data.path: found no ", absl::StrJoin(missing, ", "), " in ", folder.string(),
-                                          "; allowed is a folder with these files, plain or with .gz"));
+  const auto check = images::FormatOf(job.data()).check;
+  // Workers look at the others as they begin.
+  return check == nullptr ? absl::OkStatus() : check(job.data(), job.model().classes());
 }
 
 absl::Status CheckPorts(const job::Network& network, const Crowd& crowd, const std::string& where) {

@@ -4,6 +4,7 @@
 
 #include "absl/strings/ascii.h"
 #include "common/job/job_file.h"
+#include "images/formats/formats.h"
 #include "tests/images/test_data.h"
 #include "worker/settings/container.h"
 #include "worker/settings/job_config.h"
@@ -157,13 +158,14 @@ TEST(DataConfig, WhatIsSaidOfImagesIsTaken) {
       "sampling: "
       "balanced, cache: {folder: /c, gigabytes_max: 0.5}, augment: {rand_augment: 2, rand_augment_magnitude: 7, "
       "mixup_alpha: 0.2, cutmix_alpha: 1, grey: 0.1, blur: 0.3}}");
-  EXPECT_EQ(config.data_format, WorkerConfig::DataFormat::kPrepared);
+  EXPECT_EQ(config.data.settings.format(), job::Data::PREPARED);
   EXPECT_TRUE(config.trainer.balanced);
-  EXPECT_EQ(config.store.path, "http://localhost/p");
-  EXPECT_EQ(config.store.cache_folder, "/c");
-  EXPECT_EQ(config.store.cache_bytes_max, 500'000'000u);
-  EXPECT_EQ(config.store.http.silence_max, absl::Seconds(3));
-  EXPECT_EQ(config.store.http.give_up, absl::Seconds(5));
+  const images::StoreOptions store = images::StoreOptionsOf(config.data, nullptr);
+  EXPECT_EQ(store.path, "http://localhost/p");
+  EXPECT_EQ(store.cache_folder, "/c");
+  EXPECT_EQ(store.cache_bytes_max, 500'000'000u);
+  EXPECT_EQ(store.http.silence_max, absl::Seconds(3));
+  EXPECT_EQ(store.http.give_up, absl::Seconds(5));
   EXPECT_EQ(config.augment.rand_augment, 2u);
   EXPECT_EQ(config.augment.rand_augment_magnitude, 7);
   EXPECT_EQ(config.augment.mixup_alpha, 0.2);
@@ -172,18 +174,22 @@ TEST(DataConfig, WhatIsSaidOfImagesIsTaken) {
   EXPECT_EQ(config.augment.blur, 0.3);
   const WorkerConfig pictures = ConfigOf(
       "data: {format: webdataset, evaluation_split: validation, decode: {size: 32x16, grey: true, fit: crop}}");
-  EXPECT_EQ(pictures.data_format, WorkerConfig::DataFormat::kWebdataset);
-  EXPECT_EQ(pictures.evaluation_split, "validation");
-  EXPECT_EQ(pictures.decode.size, "32x16");
-  EXPECT_TRUE(pictures.decode.grey && pictures.decode.crop && !pictures.trainer.balanced);
+  EXPECT_EQ(pictures.data.settings.format(), job::Data::WEBDATASET);
+  EXPECT_EQ(pictures.data.evaluation_split, "validation");
+  const images::pictures::FormWish wish = images::FormWishOf(pictures.data.settings.decode());
+  EXPECT_EQ(wish.size, "32x16");
+  EXPECT_TRUE(wish.grey && wish.fit == images::pictures::Fit::kCrop && !pictures.trainer.balanced);
   const WorkerConfig objects = ConfigOf(
       "model: {kind: torchscript, torchscript: m.pt}\ntraining: {loss: model, batch_size: 8}\n"
       "data: {format: coco, path: /p, evaluation_split: validation, coco: {train_images: /t, masks: false}}");
-  EXPECT_EQ(objects.data_format, WorkerConfig::DataFormat::kCoco);
-  EXPECT_EQ(objects.coco.train.images, "/t");
-  EXPECT_EQ(objects.coco.validation.annotations, "/p/annotations/instances_val2017.json");
-  EXPECT_EQ(objects.coco.test.annotations, "");
-  EXPECT_FALSE(objects.coco.masks);
+  EXPECT_EQ(objects.data.settings.format(), job::Data::COCO);
+  images::DataRequest request = objects.data;
+  const images::coco::CocoOptions validation = images::CocoOptionsOf(request);
+  EXPECT_EQ(validation.train.images, "/t");
+  EXPECT_EQ(validation.evaluation.annotations, "/p/annotations/instances_val2017.json");
+  EXPECT_FALSE(validation.masks);
+  request.evaluation_split = "test";
+  EXPECT_EQ(images::CocoOptionsOf(request).evaluation.annotations, "");
   EXPECT_EQ(objects.evaluation_batch_size, 8u);
   EXPECT_EQ(pictures.evaluation_batch_size, 500u);
 }

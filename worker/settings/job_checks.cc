@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/job/job_file.h"
+#include "images/formats/formats.h"
 #include "images/pictures/form.h"
 #include "worker/model/layout.h"
 #include "worker/model/stage_plan.h"
@@ -15,11 +16,11 @@ namespace {
 // Images as the job says them; else of a size that every model takes. What tensors are called does not depend on it.
 absl::StatusOr<ModelSpec> WithImages(const WorkerConfig& config) {
   ModelSpec spec = config.model;
-  if (!config.decode.size.empty()) {
-    const absl::StatusOr<images::pictures::Size> size =
-        images::pictures::SizeOf({.size = config.decode.size, .size_key = "data.decode.size"});
+  const images::pictures::FormWish wish = images::FormWishOf(config.data.settings.decode());
+  if (!wish.size.empty()) {
+    const absl::StatusOr<images::pictures::Size> size = images::pictures::SizeOf(wish);
     if (!size.ok()) return size.status();
-    spec.channels = config.decode.grey ? 1 : 3;
+    spec.channels = wish.grey ? 1 : 3;
     spec.width = size->width;
     spec.height = size->height;
     return spec;

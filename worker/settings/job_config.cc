@@ -6,6 +6,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "common/device.h"
+#include "common/job/data_formats.h"
 #include "common/job/job_timeouts.h"
 #include "common/job/push_samples.h"
 #include "common/slowdown.h"
@@ -266,34 +267,6 @@ WorkerConfig::Metering MakeMetering(const job::Power& power) {
   return metering;
 }
 
-WorkerConfig::DataFormat ToDataFormat(job::Data::Format format) {
-  switch (format) {
-    case job::Data::IDX:
-      return WorkerConfig::DataFormat::kIdx;
-    case job::Data::PREPARED:
-      return WorkerConfig::DataFormat::kPrepared;
-    case job::Data::FOLDER:
-      return WorkerConfig::DataFormat::kFolder;
-    case job::Data::WEBDATASET:
-      return WorkerConfig::DataFormat::kWebdataset;
-    case job::Data::COCO:
-      return WorkerConfig::DataFormat::kCoco;
-  }
-  return WorkerConfig::DataFormat::kIdx;
-}
-
-WorkerConfig::Coco MakeCoco(const job::Data& data) {
-  const auto below = [&](const std::string& path) {
-    const bool there = path.empty() || path.front() == '/';
-    return there ? path : absl::StrCat(data.path(), "/", path);
-  };
-  const job::Coco& coco = data.coco();
-  return {.train = {below(coco.train_images()), below(coco.train_annotations())},
-          .validation = {below(coco.validation_images()), below(coco.validation_annotations())},
-          .test = {below(coco.test_images()), below(coco.test_annotations())},
-          .masks = coco.masks()};
-}
-
 images::Augment MakeAugment(const job::Augment& augment) {
   using A = job::Augment;
   return {.flip_horizontal = augment.flip() == A::HORIZONTAL || augment.flip() == A::BOTH,
@@ -340,21 +313,10 @@ WorkerConfig MakeWorkerConfig(const job::Job& job, const WorkerIdentity& self, u
                                .growth_steps = job.worker().loss_scale_growth_steps()};
   config.class_weights_balanced = job.training().class_weights_size() == 1 && config.model.class_weights.empty();
   config.seed = job.seed();
-  config.data_path = job.data().path();
-  config.train_images_max = job.data().train_images_max();
-  config.data_format = ToDataFormat(job.data().format());
-  config.store = {.path = job.data().path(),
-                  .cache_folder = job.data().cache().folder(),
-                  .cache_bytes_max = static_cast<uint64_t>(job.data().cache().gigabytes_max() * 1e9),
-                  .http = {.silence_max = absl::Seconds(job.data().http_timeout_s()),
-                           .give_up = absl::Milliseconds(job.timeouts().startup_ms())}};
-  config.peers = job.data().cache().peers();
-  config.coco = MakeCoco(job.data());
-  config.decode = {.size = job.data().decode().size(),
-                   .grey = job.data().decode().grey(),
-                   .crop = job.data().decode().fit() == job::Decode::CROP};
-  if (job.data().evaluation_split() == job::Data::VALIDATION) config.evaluation_split = "validation";
-  config.verify_data = job.data().verify();
+  config.data = {.settings = job.data(),
+                 .classes = job.model().classes(),
+                 .evaluation_split = job.data().evaluation_split() == job::Data::VALIDATION ? "validation" : "test",
+                 .give_up = absl::Milliseconds(job.timeouts().startup_ms())};
   config.data_threads = job.data().threads();
   config.augment = MakeAugment(job.data().augment());
   if (config.model.self_supervised.on()) config.augment.views = config.model.self_supervised.views;
@@ -362,7 +324,7 @@ WorkerConfig MakeWorkerConfig(const job::Job& job, const WorkerIdentity& self, u
   config.prefetch_batches = job.data().prefetch_batches();
   config.evaluation_batch_size = job.training().evaluation_batch_size();
   // Whole pictures with their masks: no more at a time than in training.
-  if (config.data_format == WorkerConfig::DataFormat::kCoco) {
+  if (job_file::Takes(job.data().format(), job_file::kObjects)) {
     config.evaluation_batch_size = std::min(config.evaluation_batch_size, job.training().batch_size());
   }
   config.trainer.averaged = job.optimizer().ema() > 0;
@@ -398,22 +360,6 @@ WorkerConfig MakeWorkerConfig(const job::Job& job, const WorkerIdentity& self, u
       job.worker().threads() > 0 ? job.worker().threads() : std::max<uint32_t>(1, cores / CpuDevices(job));
   config.threads_by_cores = job.worker().threads() == 0;
   return config;
-}
-
-absl::Status CheckData(const images::Dataset& train, const images::Dataset& test, uint32_t classes) {
-  if (train.size() == 0 || test.size() == 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("there are ", train.size(), " training and ", test.size(), " test images; both need at least 1"));
-  }
-  if (train.height() != test.height() || train.width() != test.width()) {
-    return absl::InvalidArgumentError(absl::StrCat("training images are ", train.width(), "x", train.height(),
-                                                   ", test images ", test.width(), "x", test.height()));
-  }
-  const uint32_t label_max = std::max(train.label_max(), test.label_max());
-  if (label_max >= classes) {
-    return absl::InvalidArgumentError(absl::StrCat("the data has label ", label_max, "; model.classes is ", classes));
-  }
-  return absl::OkStatus();
 }
 
 absl::StatusOr<ModelSpec> FitModel(const WorkerConfig& config, const images::Dataset& train) {

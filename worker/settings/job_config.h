@@ -9,7 +9,7 @@
 #include "common/power/find_meters.h"
 #include "common/timeouts.h"
 #include "images/dataset/prefetcher.h"
-#include "images/prepared/prepared_store.h"
+#include "images/formats/data_format.h"
 #include "job.pb.h"
 #include "worker/machine/core_plan.h"
 #include "worker/model/model.h"
@@ -22,30 +22,7 @@ struct WorkerConfig {
   ModelSpec model;  // all but what depends on the data: see FitModel()
   bool class_weights_balanced = false;
   uint64_t seed = 1;
-  std::string data_path;
-  uint64_t train_images_max = 0;
-  enum class DataFormat { kIdx, kPrepared, kFolder, kWebdataset, kCoco } data_format = DataFormat::kIdx;
-  // Settings of data.format folder and webdataset.
-  struct Decode {
-    std::string size;  // empty: size of the first picture
-    bool grey = false;
-    bool crop = false;
-  } decode = {};
-  // Files of one split, of data.format coco; empty if the split has none.
-  struct CocoFiles {
-    std::string images;
-    std::string annotations;
-  };
-  struct Coco {
-    CocoFiles train;
-    CocoFiles validation;
-    CocoFiles test;
-    bool masks = true;
-  } coco = {};
-  images::StoreOptions store;  // store of prepared images
-  bool peers = false;          // nodes fetch prepared images together
-  std::string evaluation_split = "test";
-  bool verify_data = false;
+  images::DataRequest data;
   images::Augment augment;
   uint32_t data_threads = 1;
   images::Prefetcher::Normalisation normalisation;
@@ -102,11 +79,6 @@ std::vector<CoreShare> CoreShares(const job::Job& job, const MachineShape& machi
 
 // Returns the configuration of worker `self`. `cores`: number of cores of this machine.
 WorkerConfig MakeWorkerConfig(const job::Job& job, const WorkerIdentity& self, uint32_t cores);
-
-// Checks that the data fit the model.
-//   kInvalidArgument  the image sizes of training and test images differ, a label is beyond the classes, or there are
-//                     no images
-absl::Status CheckData(const images::Dataset& train, const images::Dataset& test, uint32_t classes);
 
 // Returns the model for these images: with their size, and with class weights if these are to follow from the number of
 // images of each class.

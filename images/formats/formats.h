@@ -1,0 +1,22 @@
+// The entries of data_format.cc, each in a file of its own, and what tests see of them.
+#pragma once
+
+#include "images/coco/coco_data.h"
+#include "images/formats/data_format.h"
+#include "images/pictures/form.h"
+#include "images/prepared/prepared_store.h"
+
+namespace slackline::images {
+
+extern const DataFormat kIdxFormat;
+extern const DataFormat kPreparedFormat;
+extern const DataFormat kFolderFormat;
+extern const DataFormat kWebdatasetFormat;
+extern const DataFormat kCocoFormat;
+
+// Convert section data to the options of those who read it.
+StoreOptions StoreOptionsOf(const DataRequest& request, ImagePeers* peers);
+pictures::FormWish FormWishOf(const job::Decode& decode);
+coco::CocoOptions CocoOptionsOf(const DataRequest& request);
+
+}  // namespace slackline::images
