@@ -61,8 +61,13 @@ std::optional<absl::Status> FaultyTable::Receive(ps::Peer& peer, const std::opti
   return ShardTable::Receive(peer, told, payload);
 }
 
+std::optional<ps::ShardSnapshot> FaultyTable::SnapshotOf(uint32_t shard) const {
+  if (progress().follows) return std::nullopt;
+  return TakeSnapshot(ShardId(shard));
+}
+
 std::optional<ps::WorkerClock> FaultyTable::Known(const Stream& stream) const {
-  const std::optional<ps::ShardSnapshot> snapshot = TakeSnapshot(ShardId(stream.second));
+  const std::optional<ps::ShardSnapshot> snapshot = SnapshotOf(stream.second);
   if (!snapshot) return std::nullopt;
   const auto known = absl::c_find_if(snapshot->engine.workers,
                                      [&](const ps::WorkerClock& clock) { return clock.sender == stream.first; });
@@ -71,7 +76,7 @@ std::optional<ps::WorkerClock> FaultyTable::Known(const Stream& stream) const {
 }
 
 std::optional<Version> FaultyTable::VersionOf(uint32_t shard) const {
-  const std::optional<ps::ShardSnapshot> snapshot = TakeSnapshot(ShardId(shard));
+  const std::optional<ps::ShardSnapshot> snapshot = SnapshotOf(shard);
   if (!snapshot) return std::nullopt;
   return snapshot->engine.version;
 }
@@ -81,7 +86,6 @@ void FaultyTable::Change(const ps::Sender& worker, wire::Hello& hello) {
   for (wire::ShardClock& shard : *hello.mutable_shards()) {
     const Stream stream = {worker, shard.shard()};
     uint64_t claimed = std::max({hello.first_clock(), hello.clock(), shard.last_answered()});
-    told_[stream] = claimed;
     if (const std::optional<ps::WorkerClock> known = Known(stream)) {
       const uint64_t clock = known->clock.value();
       if (bugs_.no_fast_forward) claimed = std::min(claimed, clock);
@@ -130,23 +134,7 @@ wire::ServerItem FaultyTable::AsSent(const std::optional<ps::Sender>& worker, wi
   return item;
 }
 
-// --- Answers that are given too early ---------------------------------------------------------------------------
-
-std::vector<wire::ServerItem> FaultyTable::AnswersAtOnce(const ps::Sender& worker) {
-  std::vector<wire::ServerItem> items;
-  if (!bugs_.tell_at_once) return items;
-  for (auto& [stream, told] : told_) {
-    if (stream.first != worker) continue;
-    const std::optional<ps::WorkerClock> known = Known(stream);
-    if (!known) continue;
-    for (const ps::Answer& answer : known->answers) {
-      if (answer.sequence.value() <= told) continue;
-      told = answer.sequence.value();
-      items.push_back(ItemOf(stream.second, answer));
-    }
-  }
-  return items;
-}
+// --- Pushes that are answered before the table has them ---------------------------------------------------------
 
 std::optional<absl::Status> FaultyTable::Accept(ps::Peer& peer, const ps::Sender& worker,
                                                 const wire::WorkerFrame& frame, const rpc::Payload& payload) {

@@ -21,7 +21,6 @@ namespace slackline::world {
 //   no_fast_forward  A worker's first Hello still advances its clock.
 //   drop_accepted    The newest push of each worker reaches the table with the next one, and pulls do not wait.
 //   take_late        A second held push of a worker is still late.
-//   tell_at_once     The backup gets the answers, too, and the worker gets each answer again once the backup has it.
 //   no_fencing       A server that has taken over still waits for the end of the lease before it.
 //
 // The world sends each item in a frame of its own, and each pull to one shard.
@@ -40,9 +39,6 @@ class FaultyTable : public ps::ShardTable {
                                       const wire::WorkerFrame& frame, const rpc::Payload& payload);
   // Returns an item for this worker as the worker must have it.
   wire::ServerItem AsSent(const std::optional<ps::Sender>& worker, wire::ServerItem item) const;
-  // Returns the answers that a table with the bug `tell_at_once` gives the worker at this moment; each is returned once
-  // a stream. Empty without the bug.
-  std::vector<wire::ServerItem> AnswersAtOnce(const ps::Sender& worker);
 
  private:
   using Stream = std::pair<ps::Sender, uint32_t>;  // worker and shard
@@ -65,6 +61,8 @@ class FaultyTable : public ps::ShardTable {
   std::optional<absl::Status> Accept(ps::Peer& peer, const ps::Sender& worker, const wire::WorkerFrame& frame,
                                      const rpc::Payload& payload);
   std::optional<absl::Status> PassOn(ps::Peer& peer, const Accepted& accepted);
+  // Returns nullopt in a backup, too, whose engine knows nothing yet.
+  std::optional<ps::ShardSnapshot> SnapshotOf(uint32_t shard) const;
   // Returns what the shard's engine knows of the worker; nullopt if it has not heard of it, or has no weights.
   std::optional<ps::WorkerClock> Known(const Stream& stream) const;
   std::optional<Version> VersionOf(uint32_t shard) const;
@@ -75,7 +73,6 @@ class FaultyTable : public ps::ShardTable {
   uint64_t generation_ = 0;
   wire::SetMembersRequest members_;    // last set that the table took
   std::map<Stream, Renamed> renamed_;  // no_dedupe
-  std::map<Stream, uint64_t> told_;    // tell_at_once: sequence of the last answer
   std::map<Stream, Accepted> accepted_;
 };
 

@@ -41,12 +41,15 @@ struct Bugs {
   bool no_fast_forward = false;       // does not advance to the clock that a worker names
   bool drop_accepted = false;         // forgets accepted pushes of a worker that leaves
   bool take_late = false;             // takes late pushes into a step of a quorum
-  bool tell_at_once = false;          // gives answers without waiting for the backup
+  bool tell_at_once = false;          // gives answers without waiting for the backup (CMakeLists.txt)
   bool no_fencing = false;            // goes on without its backup, and serves for ever (Replication)
   bool no_checksums = false;          // hands out broken data of the database as if it were sound (MemoryDisk)
 
   friend bool operator==(const Bugs&, const Bugs&) = default;
 };
+
+// The bug `tell_at_once` of the world that is played.
+extern bool tells_at_once;
 
 struct Options {
   uint64_t seed = 1;

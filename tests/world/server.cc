@@ -57,12 +57,6 @@ class ServerProcess::Stream : public ps::Peer, public StreamEnd {
     Vanish();
   }
 
-  // Gives the answers that a planted bug gives too early.
-  void TellAtOnce() {
-    if (ended_ || !worker_) return;
-    for (const wire::ServerItem& item : owner_.table_.AnswersAtOnce(*worker_)) Send(item);
-  }
-
   // --- StreamEnd ---
   void Received(const std::any& what) override {
     if (ended_) return;
@@ -443,7 +437,6 @@ void ServerProcess::Tick() {
 
 void ServerProcess::Look() {
   if (shards_.empty()) return;  // what it has is another's
-  for (const auto& [id, stream] : streams_) stream->TellAtOnce();
   const wire::ServerProgress now = table_.progress().report;
   // With two shards at most, every step of one is seen in these.
   const bool same = shards_.size() <= 2 && now.version_min() == seen_min_ && now.version_max() == seen_max_;

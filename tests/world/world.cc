@@ -84,7 +84,12 @@ std::string NamesOf(uint32_t faults) {
   return names.empty() ? "no faults" : absl::StrJoin(names, ", ");
 }
 
-Outcome Play(const Options& options) { return World(options).Run(); }
+bool tells_at_once = false;
+
+Outcome Play(const Options& options) {
+  tells_at_once = options.bugs.tell_at_once;
+  return World(options).Run();
+}
 
 World::World(const Options& options)
     : options_(options),
