@@ -4,6 +4,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "common/job/job_kinds.h"
 #include "simulator/worker_plan.h"
 
 namespace slackline::simulator {
@@ -16,7 +17,7 @@ absl::Status Refuse(const std::string& key, const std::string& found, const std:
 }  // namespace
 
 absl::Status CheckSimulation(const job::Job& job, bool gradients) {
-  if (job.model().kind() == job::Model::EXTERNAL) {
+  if (RunsScripts(job)) {
     return Refuse("model.kind", "external", "a model that the job file describes, because it runs no script");
   }
   // Values are not encoded here: what would be learned from them, with fewer bytes, would be a lie.

@@ -19,6 +19,7 @@
 #include "common/clock.h"
 #include "common/help.h"
 #include "common/job/job_file.h"
+#include "common/job/job_kinds.h"
 #include "common/log_format.h"
 #include "common/logging.h"
 #include "common/member_name.h"
@@ -379,7 +380,7 @@ int Main(int argc, char** argv) {
   log::Initialise(flags.name);
   const absl::StatusOr<job::Job> job = ReadJobFile(flags.job_file, flags.overrides);
   if (!job.ok()) return Fail(job.status(), kWrongUse);
-  if (job->model().kind() == job::Model::EXTERNAL) {
+  if (RunsScripts(*job)) {
     return Fail(
         absl::InvalidArgumentError("model.kind: found external; allowed is a model that is known here: the workers of "
                                    "this job are scripts (slackline launch)"),

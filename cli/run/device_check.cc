@@ -16,6 +16,7 @@
 #include "cli/base/sibling.h"
 #include "common/device.h"
 #include "common/job/job_file.h"
+#include "common/job/job_kinds.h"
 
 namespace slackline::cli {
 namespace {
@@ -54,7 +55,7 @@ absl::Status AskWorker(const fs::path& worker, const job::Job& job, const fs::pa
 }  // namespace
 
 absl::Status CheckDevices(const job::Job& job) {
-  if (job.model().kind() == job::Model::EXTERNAL || !NamesGpu(job)) return absl::OkStatus();
+  if (RunsScripts(job) || !NamesGpu(job)) return absl::OkStatus();
   const absl::StatusOr<fs::path> worker = Sibling("slackline-worker");
   if (!worker.ok()) return worker.status();
   std::error_code error;

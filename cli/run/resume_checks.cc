@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "common/job/job_kinds.h"
 #include "common/job/value.h"
 #include "images/formats/data_format.h"
 
@@ -40,7 +41,7 @@ absl::Status CheckModelKept(const job::Job& before, const job::Job& after) {
 }
 
 absl::Status CheckImagesKept(uint64_t samples, uint64_t fingerprint, const job::Job& after) {
-  if (after.model().kind() == job::Model::EXTERNAL || samples == 0) return absl::OkStatus();
+  if (RunsScripts(after) || samples == 0) return absl::OkStatus();
   const uint64_t most = after.data().train_images_max();
   if (const auto look = images::FormatOf(after.data()).look; look != nullptr) {
     const std::optional<images::TrainingImages> found = look(after.data());

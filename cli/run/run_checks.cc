@@ -14,6 +14,7 @@
 #include "cli/run/run_lock.h"
 #include "cli/run/scheduler_client.h"
 #include "common/http/http_address.h"
+#include "common/job/job_kinds.h"
 #include "common/network/on_this_machine.h"
 #include "common/network/ports.h"
 #include "common/rpc/channel.h"
@@ -42,8 +43,8 @@ absl::Status CheckWeights(const job::Job& job) {
 }
 
 absl::Status CheckData(const job::Job& job) {
-  if (job.model().kind() == job::Model::EXTERNAL) return absl::OkStatus();  // scripts bring their own
-  if (IsHttp(job.data().path())) return absl::OkStatus();                   // workers ask it as they begin
+  if (RunsScripts(job)) return absl::OkStatus();           // scripts bring their own
+  if (IsHttp(job.data().path())) return absl::OkStatus();  // workers ask it as they begin
   const std::filesystem::path folder = job.data().path();
   std::error_code error;
   if (!std::filesystem::is_directory(folder, error)) {

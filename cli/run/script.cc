@@ -14,6 +14,7 @@
 #include "cli/base/shell_word.h"
 #include "common/check.h"
 #include "common/job/job_file.h"
+#include "common/job/job_kinds.h"
 #include "common/json_text.h"
 #include "common/utf8.h"
 
@@ -119,7 +120,7 @@ absl::StatusOr<job::Job> ReadJobOfWorkers(const std::vector<std::string>& script
 }
 
 absl::Status CheckWorkers(const std::vector<std::string>& script, const job::Job& job) {
-  if (job.model().kind() != job::Model::EXTERNAL || !script.empty()) return absl::OkStatus();
+  if (!RunsScripts(job) || !script.empty()) return absl::OkStatus();
   return absl::InvalidArgumentError(
       "model.kind: found external; allowed is a model that is known here, or a script that brings one: `slackline "
       "launch SCRIPT JOB`, `slackline resume RUN --script SCRIPT`, `slackline slurm submit JOB --script SCRIPT`");

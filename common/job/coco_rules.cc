@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/job/data_formats.h"
+#include "common/job/job_kinds.h"
 #include "common/job/rule_book.h"
 #include "common/job/value.h"
 
@@ -23,9 +24,9 @@ class CocoRules : private RuleBook {
   void Coco(const job::Job& job) {
     const job::Data& data = job.data();
     if (job.model().kind() != job::Model::TORCHSCRIPT || job.training().loss() != job::Training::MODEL) {
-      const std::string kind = EnumName(*job::Model::Kind_descriptor()->FindValueByNumber(job.model().kind()));
       const std::string loss = EnumName(*job::Training::Loss_descriptor()->FindValueByNumber(job.training().loss()));
-      Refuse("data.format", absl::StrCat("coco with model.kind: ", kind, " and training.loss: ", loss),
+      Refuse("data.format",
+             absl::StrCat("coco with model.kind: ", FactsOf(job.model()).name, " and training.loss: ", loss),
              "coco with model.kind: torchscript and training.loss: model, for a module that finds objects");
     }
     if (data.coco().train_annotations().empty()) {
@@ -74,7 +75,7 @@ void CheckCocoRules(const job::Job& job, const std::string& name, const Origins&
   CocoRules rules(name, origins, mistakes);
   if (!Takes(job.data().format(), kObjects)) return rules.NotCoco(job.data());
   // A script brings its own data.
-  if (job.model().kind() != job::Model::EXTERNAL) rules.Coco(job);
+  if (!RunsScripts(job)) rules.Coco(job);
 }
 
 }  // namespace slackline::job_file

@@ -10,6 +10,7 @@
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>
 #include "absl/strings/str_cat.h"
 #include "common/http/http_address.h"
+#include "common/job/job_kinds.h"
 #include "common/job/mistakes.h"
 #include "common/job/reader.h"
 #include "common/job/rules.h"
@@ -107,16 +108,9 @@ job::Job Resolve(const job::Job& job) {
   job::Job resolved = job;
   job_file::SetDefaults(resolved);
   job::Model& model = *resolved.mutable_model();
-  const bool mlp = model.kind() == job::Model::MLP, cnn = model.kind() == job::Model::CNN;
-  if ((mlp || cnn) && model.hidden_size() == 0) model.add_hidden(cnn ? 128 : 192);
-  if (cnn && model.filters_size() == 0) {
-    model.add_filters(32);
-    model.add_filters(64);
-  }
-  if (model.kind() == job::Model::TEXTURE_CNN_2 && model.hidden_size() == 0) {
-    model.add_hidden(4096);
-    model.add_hidden(4096);
-  }
+  const ModelFacts& facts = FactsOf(model);
+  if (model.hidden_size() == 0) model.mutable_hidden()->Add(facts.hidden.begin(), facts.hidden.end());
+  if (model.filters_size() == 0) model.mutable_filters()->Add(facts.filters.begin(), facts.filters.end());
   job::SelfSupervised& self_supervised = *resolved.mutable_training()->mutable_self_supervised();
   if (self_supervised.method() != job::SelfSupervised::NONE && self_supervised.projection_size() == 0) {
     const bool contrastive = self_supervised.method() == job::SelfSupervised::CONTRASTIVE;

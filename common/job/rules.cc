@@ -10,10 +10,12 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/address.h"
+#include "common/any_of_text.h"
 #include "common/codec/codec.h"
 #include "common/http/http_address.h"
 #include "common/job/coco_rules.h"
 #include "common/job/data_formats.h"
+#include "common/job/job_kinds.h"
 #include "common/job/path_rules.h"
 #include "common/job/push_samples.h"
 #include "common/job/rule_book.h"
@@ -30,42 +32,44 @@ constexpr double kClassWeightMax = 1e6;
 // Of Beta(a, a). Long before 1e-300 it draws 0 or 1 alone; there, logarithms of what is drawn overflow.
 constexpr double kMixAlphaMin = 0.001;
 
+// Settings that only some kinds of models have.
+struct ModelSetting {
+  const char* key;
+  bool (*allowed)(const ModelFacts& facts);
+};
+
+constexpr ModelSetting kModelSettings[] = {
+    {"model.hidden", [](const ModelFacts& facts) { return !facts.hidden.empty(); }},
+    {"model.filters", [](const ModelFacts& facts) { return facts.has_filters(); }},
+    {"model.batch_norm", [](const ModelFacts& facts) { return facts.has_filters(); }},
+    {"model.patch_size", [](const ModelFacts& facts) { return facts.has_patches(); }},
+    {"model.checkpointing", [](const ModelFacts& facts) { return facts.has_patches(); }},
+    {"model.stochastic_depth", [](const ModelFacts& facts) { return facts.stochastic_depth.has_value(); }},
+    {"model.dropout", [](const ModelFacts& facts) { return facts.dropout.has_value(); }},
+};
+
 class Rules : private RuleBook {
  public:
   using RuleBook::RuleBook;
 
   void Model(const job::Model& model) {
-    using M = job::Model;
-    const M::Kind kind = model.kind();
-    const std::string name = EnumName(*M::Kind_descriptor()->FindValueByNumber(kind));
-    const bool vit = kind == M::VIT_TINY || kind == M::VIT_SMALL || kind == M::VIT_BASE;
-    const bool efficientnet = kind == M::EFFICIENTNET_B0, texture = kind == M::TEXTURE_CNN_2;
-    if (kind != M::MLP && kind != M::CNN && !texture) {
-      NeedsOther(model, "model.hidden", "model.kind: mlp, cnn or texture_cnn_2", name);
-    }
-    if (kind != M::CNN) {
-      NeedsOther(model, "model.filters", "model.kind: cnn", name);
-      NeedsOther(model, "model.batch_norm", "model.kind: cnn", name);
-    } else if (model.filters_size() != 0 && model.filters_size() != 2) {
+    const ModelFacts& facts = FactsOf(model);
+    if (facts.has_filters() && model.filters_size() != 0 && model.filters_size() != 2) {
       Refuse("model.filters", Count(model.filters_size(), "item"), "exactly two, one for each convolution");
     }
-    const std::string vits = "vit_tiny, vit_small or vit_base";
-    for (const char* key : {"model.patch_size", "model.checkpointing"}) {
-      if (!vit) NeedsOther(model, key, "model.kind: " + vits, name);
+    for (const auto& [key, allowed] : kModelSettings) {
+      if (allowed(facts)) continue;
+      NeedsOther(model, key, "model.kind: " + AnyOfText(AllModels(), allowed), std::string(facts.name));
     }
-    if (!vit && !efficientnet) {
-      NeedsOther(model, "model.stochastic_depth", "model.kind: efficientnet_b0, " + vits, name);
-      if (!texture) NeedsOther(model, "model.dropout", "model.kind: efficientnet_b0, texture_cnn_2, " + vits, name);
-    }
-    if (model.init() != M::TRUNCATED_NORMAL) {
+    if (model.init() != job::Model::TRUNCATED_NORMAL) {
       NeedsOther(model, "model.init_std", "model.init: truncated_normal",
-                 EnumName(*M::Init_descriptor()->FindValueByNumber(model.init())));
+                 EnumName(*job::Model::Init_descriptor()->FindValueByNumber(model.init())));
     }
   }
 
   void TorchScript(const job::Job& job) {
     const job::Model& model = job.model();
-    const std::string name = EnumName(*job::Model::Kind_descriptor()->FindValueByNumber(model.kind()));
+    const std::string name(FactsOf(model).name);
     if (model.kind() != job::Model::TORCHSCRIPT) {
       NeedsOther(model, "model.torchscript", "model.kind: torchscript", name);
       NeedsOther(model, "model.libraries", "model.kind: torchscript", name);
@@ -87,7 +91,7 @@ class Rules : private RuleBook {
 
   // What the C++ worker alone does, a job of scripts cannot have.
   void External(const job::Job& job) {
-    if (job.model().kind() != job::Model::EXTERNAL) return;
+    if (!RunsScripts(job)) return;
     const std::string needed = "a model.kind that is known here";
     NeedsOther(job.model(), "model.classes", needed, "external");
     NeedsOther(job.model(), "model.init", needed, "external");
@@ -228,7 +232,7 @@ class Rules : private RuleBook {
       Refuse(key + ".frozen", "true together with lr_factor or weight_decay",
              "true alone: what is frozen is not changed");
     }
-    if (job.model().kind() == job::Model::EXTERNAL) {
+    if (RunsScripts(job)) {
       Refuse(key + ".frozen", "true with model.kind: external",
              "false; a script freezes by requires_grad_(False), and says it that way");
     }

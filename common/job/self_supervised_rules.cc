@@ -2,6 +2,7 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
+#include "common/job/job_kinds.h"
 #include "common/job/push_samples.h"
 #include "common/job/rule_book.h"
 #include "common/job/value.h"
@@ -72,10 +73,8 @@ class SelfSupervisedRules : private RuleBook {
   }
 
   void Model(const job::Model& model, const std::string& method) {
-    if (model.kind() != job::Model::TORCHSCRIPT && model.kind() != job::Model::EXTERNAL) return;
-    Refuse(Key("method"),
-           absl::StrCat(
-               method, " with model.kind: ", EnumName(*job::Model::Kind_descriptor()->FindValueByNumber(model.kind()))),
+    if (FactsOf(model).built_in()) return;
+    Refuse(Key("method"), absl::StrCat(method, " with model.kind: ", FactsOf(model).name),
            "none, or a model.kind that is known here");
   }
 

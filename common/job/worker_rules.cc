@@ -1,6 +1,5 @@
 #include "common/job/worker_rules.h"
 
-#include <array>
 #include <map>
 #include <optional>
 #include <string>
@@ -8,8 +7,10 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
+#include "common/any_of_text.h"
 #include "common/core_wish.h"
 #include "common/device.h"
+#include "common/job/job_kinds.h"
 #include "common/job/push_samples.h"
 #include "common/job/rule_book.h"
 #include "common/job/value.h"
@@ -98,18 +99,13 @@ class WorkerRules : private RuleBook {
     // A setting that did nothing would be believed.
     if (!HasGpus(worker)) refuse("devices that are all cpu", "a GPU: cuda:0, cuda:1 and so on, or auto");
     const job::Model& model = job.model();
-    if (model.kind() == job::Model::TORCHSCRIPT || model.kind() == job::Model::EXTERNAL) {
-      return refuse("model.kind: " + EnumName(*job::Model::Kind_descriptor()->FindValueByNumber(model.kind())),
-                    "a model.kind that is known here");
+    const ModelFacts& facts = FactsOf(model);
+    if (!facts.built_in()) {
+      return refuse(absl::StrCat("model.kind: ", facts.name), "a model.kind that is known here");
     }
     if (model.checkpointing()) refuse("model.checkpointing", "model.checkpointing: false");
-    // -1: the network's own, which is above 0 for these two.
-    const bool efficientnet = model.kind() == job::Model::EFFICIENTNET_B0;
-    const bool draws = efficientnet || model.kind() == job::Model::TEXTURE_CNN_2;
-    if (model.dropout() > 0 || (model.dropout() < 0 && draws)) refuse("dropout", "model.dropout: 0");
-    if (model.stochastic_depth() > 0 || (model.stochastic_depth() < 0 && efficientnet)) {
-      refuse("stochastic depth", "model.stochastic_depth: 0");
-    }
+    if (DropoutOf(model) > 0) refuse("dropout", "model.dropout: 0");
+    if (StochasticDepthOf(model) > 0) refuse("stochastic depth", "model.stochastic_depth: 0");
   }
 
   void Precision(const job::Job& job) {
@@ -134,11 +130,10 @@ class WorkerRules : private RuleBook {
     const auto refuse = [&](const std::string& with, const std::string& allowed) {
       Refuse("worker.stages", absl::StrCat(worker.stages(), " with ", with), "1, or " + allowed);
     };
-    constexpr std::array kChains = {job::Model::MLP, job::Model::CNN, job::Model::VIT_TINY, job::Model::VIT_SMALL,
-                                    job::Model::VIT_BASE};
-    if (!absl::c_linear_search(kChains, model.kind())) {
-      refuse("model.kind: " + EnumName(*job::Model::Kind_descriptor()->FindValueByNumber(model.kind())),
-             "model.kind: mlp, cnn, vit_tiny, vit_small or vit_base");
+    const ModelFacts& facts = FactsOf(model);
+    if (!facts.has_stages) {
+      const std::string cut = AnyOfText(AllModels(), [](const ModelFacts& other) { return other.has_stages; });
+      refuse(absl::StrCat("model.kind: ", facts.name), "model.kind: " + cut);
     } else if (model.batch_norm()) {
       refuse("model.batch_norm", "model.batch_norm: false: stages see parts of a batch");
     }

@@ -4,6 +4,7 @@
 
 #include "absl/strings/string_view.h"
 #include "common/job/data_formats.h"
+#include "common/job/job_kinds.h"
 #include "job.pb.h"
 
 namespace slackline {
@@ -13,7 +14,7 @@ inline constexpr absl::string_view kMapMetric = "map";
 
 // Returns whether the job detects objects. Scripts bring their own data and measure accuracies.
 inline bool FindsObjects(const job::Job& job) {
-  return job_file::Takes(job.data().format(), job_file::kObjects) && job.model().kind() != job::Model::EXTERNAL;
+  return job_file::Takes(job.data().format(), job_file::kObjects) && !RunsScripts(job);
 }
 
 // Returns the name for people. An empty text, from a scheduler of an earlier version, means accuracy.

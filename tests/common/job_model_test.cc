@@ -2,12 +2,25 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "absl/strings/ascii.h"
 #include "common/job/job_file.h"
+#include "common/job/job_kinds.h"
 
 namespace slackline::job_model_test {
 namespace {
 
 std::string Refusal(const std::string& yaml) { return std::string(ParseJob(yaml, "j.yaml").status().message()); }
+
+TEST(JobModel, EachKindHasAnEntryWithItsNameAndNumber) {
+  const google::protobuf::EnumDescriptor& kinds = *job::Model::Kind_descriptor();
+  EXPECT_EQ(AllModels().size(), static_cast<size_t>(kinds.value_count()));
+  for (const ModelFacts& facts : AllModels()) {
+    const auto* kind = kinds.FindValueByNumber(static_cast<int>(facts.kind));
+    ASSERT_NE(kind, nullptr) << facts.name;
+    EXPECT_EQ(absl::AsciiStrToLower(kind->name()), facts.name);
+    EXPECT_EQ(&FactsOf(facts.kind), &facts) << "two entries of one kind";
+  }
+}
 
 TEST(JobModel, SettingsOfOtherModelsAreRefused) {
   EXPECT_EQ(

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "worker/model/family.h"
 
 namespace slackline::worker::layout_test {
 namespace {
@@ -109,6 +110,13 @@ TEST(Layout, ModelsHaveAsManyParametersAsTheirReferences) {
     EXPECT_EQ(layout->trained_elements, published.parameters) << KindName(published.kind);
     EXPECT_EQ(layout->elements - layout->trained_elements, published.buffers) << KindName(published.kind);
     EXPECT_EQ(layout->tensors.size(), published.tensors) << KindName(published.kind);
+  }
+}
+
+TEST(Layout, EachBuiltInKindHasAFamilyAndStagesIfTheJobFileSaysSo) {
+  for (const ModelFacts& facts : AllModels()) {
+    if (!facts.built_in()) continue;
+    EXPECT_EQ(FamilyOf(facts.kind).layers != nullptr, facts.has_stages) << facts.name;
   }
 }
 

@@ -111,7 +111,6 @@ TEST(ModelConfig, EveryKindOfTheJobFileIsBuilt) {
   const auto* kinds = job::Model::Kind_descriptor();
 
   for (int i = 0; i < kinds->value_count(); ++i) {
-    if (kinds->value(i)->number() == job::Model::EXTERNAL) continue;  // scripts build it
     job::Job job;
     job.mutable_model()->set_kind(static_cast<job::Model::Kind>(kinds->value(i)->number()));
     const ModelSpec spec = MakeWorkerConfig(Resolve(job), {"worker-1"}, 1).model;

@@ -5,8 +5,10 @@
 namespace slackline::worker {
 namespace {
 
+bool Convolves(const ModelSpec& spec) { return FactsOf(spec.kind).has_filters(); }
+
 absl::Status CheckImage(const ModelSpec& spec) {
-  const uint64_t least = spec.kind == ModelKind::kCnn ? kChainPooling * kChainPooling : 1;
+  const uint64_t least = Convolves(spec) ? kChainPooling * kChainPooling : 1;
   if (spec.channels > 0 && spec.height >= least && spec.width >= least) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("images of ", spec.channels, " x ", spec.height, " x ", spec.width,
                                                  " are too small: at least 1 x ", least, " x ", least,
@@ -16,9 +18,9 @@ absl::Status CheckImage(const ModelSpec& spec) {
 absl::Status CheckChain(const ModelSpec& spec) {
   if (absl::Status status = CheckImage(spec); !status.ok()) return status;
   if (spec.hidden.empty()) return absl::InvalidArgumentError("the model has no hidden layer; at least 1 is needed");
-  if (spec.kind == ModelKind::kCnn && spec.filters.size() != 2) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("cnn was given ", spec.filters.size(), " numbers of filters; exactly 2 are needed"));
+  if (Convolves(spec) && spec.filters.size() != 2) {
+    return absl::InvalidArgumentError(absl::StrCat(KindName(spec.kind), " was given ", spec.filters.size(),
+                                                   " numbers of filters; exactly 2 are needed"));
   }
   for (const auto& widths : {spec.hidden, spec.filters}) {
     for (uint32_t width : widths) {
@@ -41,7 +43,7 @@ std::vector<LayerShape> Chain(uint64_t inputs, const std::vector<uint32_t>& widt
 uint64_t FlatInputs(const ModelSpec& spec) {
   uint64_t height = spec.height;
   uint64_t width = spec.width;
-  if (spec.kind == ModelKind::kMlp) return spec.channels * height * width;
+  if (!Convolves(spec)) return spec.channels * height * width;
   for (size_t i = 0; i < spec.filters.size(); ++i) {
     height /= kChainPooling;
     width /= kChainPooling;
@@ -53,11 +55,27 @@ uint64_t FlatInputs(const ModelSpec& spec) {
 
 ChainShape ShapeOfChain(const ModelSpec& spec) {
   ChainShape shape;
-  if (spec.kind == ModelKind::kCnn) shape.convolutions = Chain(spec.channels, spec.filters);
+  if (Convolves(spec)) shape.convolutions = Chain(spec.channels, spec.filters);
   std::vector<uint32_t> widths = spec.hidden;
   if (!spec.self_supervised.on()) widths.push_back(spec.classes);
   shape.linears = Chain(FlatInputs(spec), widths);
   return shape;
+}
+
+// Weight and bias of each, and two more where there is a norm.
+std::vector<LayerPlan> LayersOfChain(const ModelSpec& spec) {
+  const ChainShape shape = ShapeOfChain(spec);
+  std::vector<LayerPlan> layers;
+  double pixels = static_cast<double>(spec.height) * spec.width;
+  for (const LayerShape& layer : shape.convolutions) {
+    const auto window = static_cast<double>(layer.inputs * layer.outputs * kChainWindow * kChainWindow);
+    layers.push_back({.cost = window * pixels, .tensors = spec.batch_norm ? size_t{4} : size_t{2}});
+    pixels /= kChainPooling * kChainPooling;
+  }
+  for (const LayerShape& layer : shape.linears) {
+    layers.push_back({.cost = static_cast<double>(layer.inputs * layer.outputs), .tensors = 2});
+  }
+  return layers;
 }
 
 absl::Status AddChain(const ModelSpec& spec, LayoutBuilder& builder) {

@@ -7,6 +7,7 @@
 #include "absl/status/status.h"
 #include "worker/model/layout_builder.h"
 #include "worker/model/model.h"
+#include "worker/model/stage_plan.h"
 
 namespace slackline::worker {
 
@@ -22,6 +23,9 @@ struct ChainShape {
 
 // Returns the shapes of all layers. Requires: AddChain() accepts the spec.
 ChainShape ShapeOfChain(const ModelSpec& spec);
+
+// Returns each convolution, with the layers that follow it, and each fully connected layer.
+std::vector<LayerPlan> LayersOfChain(const ModelSpec& spec);
 
 // Adds the tensors under the names of a PyTorch module with members conv1, bn1, conv2, bn2, fc1, fc2, ...
 //   kInvalidArgument  the spec cannot be built; says why

@@ -69,9 +69,9 @@ std::vector<MobileBlock> EfficientnetBlocks() {
 // The windows are padded, so that an image of any size is large enough.
 absl::Status AddEfficientnet(const ModelSpec& spec, LayoutBuilder& builder) {
   if (spec.channels == 0 || spec.height == 0 || spec.width == 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("images of ", spec.channels, " x ", spec.height, " x ", spec.width,
-                     " do not fit: efficientnet_b0 needs a channel and a pixel at least"));
+    return absl::InvalidArgumentError(absl::StrCat("images of ", spec.channels, " x ", spec.height, " x ", spec.width,
+                                                   " do not fit: ", KindName(spec.kind),
+                                                   " needs a channel and a pixel at least"));
   }
   AddNormed(
       kEfficientnetStem,

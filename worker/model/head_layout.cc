@@ -2,10 +2,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "common/check.h"
-#include "worker/model/efficientnet_layout.h"
-#include "worker/model/resnet_layout.h"
-#include "worker/model/vit_layout.h"
+#include "worker/model/family.h"
 
 namespace slackline::worker {
 namespace {
@@ -18,32 +15,10 @@ void AddPerceptron(const std::string& name, const LayerShape& shape, uint64_t hi
 
 }  // namespace
 
-uint64_t FeatureWidth(const ModelSpec& spec) {
-  switch (spec.kind) {
-    case ModelKind::kMlp:
-    case ModelKind::kCnn:
-    case ModelKind::kTextureCnn2:
-      return spec.hidden.back();
-    case ModelKind::kResnet18:
-    case ModelKind::kResnet34:
-    case ModelKind::kResnet50:
-      return ResnetBlocks(spec.kind).back().channels.outputs;
-    case ModelKind::kEfficientnetB0:
-      return kEfficientnetHeadChannels;
-    case ModelKind::kVitTiny:
-    case ModelKind::kVitSmall:
-    case ModelKind::kVitBase:
-      return ShapeOfVit(spec).width;
-    case ModelKind::kTorchScript:
-      break;
-  }
-  SLACKLINE_CHECK(false);
-  return 0;
-}
-
 void AddHead(const ModelSpec& spec, LayoutBuilder& builder) {
   const SelfSupervised& head = spec.self_supervised;
-  AddPerceptron(kProjection, {.inputs = FeatureWidth(spec), .outputs = head.outputs}, head.hidden, builder);
+  AddPerceptron(kProjection, {.inputs = FamilyOf(spec.kind).feature_width(spec), .outputs = head.outputs}, head.hidden,
+                builder);
   if (!head.has_teacher()) return;
   AddPerceptron(kPrediction, {.inputs = head.outputs, .outputs = head.outputs}, head.hidden, builder);
 }

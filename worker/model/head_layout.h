@@ -12,9 +12,6 @@ namespace slackline::worker {
 inline constexpr char kProjection[] = "projection";
 inline constexpr char kPrediction[] = "prediction";
 
-// Returns the number of values per image before the classifier. Requires: a kind other than kTorchScript.
-uint64_t FeatureWidth(const ModelSpec& spec);
-
 // Adds the tensors under the names of torch.nn.Sequential: projection.0.*, projection.1.*, projection.3.*, and
 // prediction.*.
 void AddHead(const ModelSpec& spec, LayoutBuilder& builder);

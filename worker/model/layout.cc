@@ -3,70 +3,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "worker/model/chain_layout.h"
-#include "worker/model/efficientnet_layout.h"
+#include "worker/model/family.h"
 #include "worker/model/head_layout.h"
 #include "worker/model/layout_builder.h"
-#include "worker/model/resnet_layout.h"
-#include "worker/model/texture_layout.h"
-#include "worker/model/vit_layout.h"
 
 namespace slackline::worker {
-namespace {
-
-// Each family of networks checks what it needs and adds its layers.
-absl::Status AddNetwork(const ModelSpec& spec, LayoutBuilder& builder) {
-  switch (spec.kind) {
-    case ModelKind::kMlp:
-    case ModelKind::kCnn:
-      return AddChain(spec, builder);
-    case ModelKind::kResnet18:
-    case ModelKind::kResnet34:
-    case ModelKind::kResnet50:
-      return AddResnet(spec, builder);
-    case ModelKind::kEfficientnetB0:
-      return AddEfficientnet(spec, builder);
-    case ModelKind::kVitTiny:
-    case ModelKind::kVitSmall:
-    case ModelKind::kVitBase:
-      return AddVit(spec, builder);
-    case ModelKind::kTextureCnn2:
-      return AddTexture(spec, builder);
-    case ModelKind::kTorchScript:
-      return absl::InvalidArgumentError("what a torchscript module is made of is known by LibTorch alone");
-  }
-  return absl::InvalidArgumentError(absl::StrCat("there is no model of kind ", static_cast<int>(spec.kind)));
-}
-
-}  // namespace
-
-std::string KindName(ModelKind kind) {
-  switch (kind) {
-    case ModelKind::kMlp:
-      return "mlp";
-    case ModelKind::kCnn:
-      return "cnn";
-    case ModelKind::kResnet18:
-      return "resnet18";
-    case ModelKind::kResnet34:
-      return "resnet34";
-    case ModelKind::kResnet50:
-      return "resnet50";
-    case ModelKind::kEfficientnetB0:
-      return "efficientnet_b0";
-    case ModelKind::kVitTiny:
-      return "vit_tiny";
-    case ModelKind::kVitSmall:
-      return "vit_small";
-    case ModelKind::kVitBase:
-      return "vit_base";
-    case ModelKind::kTextureCnn2:
-      return "texture_cnn_2";
-    case ModelKind::kTorchScript:
-      return "torchscript";
-  }
-  return absl::StrCat("model ", static_cast<int>(kind));
-}
 
 uint64_t TensorInfo::elements() const {
   uint64_t elements = 1;
@@ -92,7 +33,7 @@ absl::Status CheckRecordable(const ModelSpec& spec) {
   const auto refuse = [](absl::string_view what) {
     return absl::InvalidArgumentError(absl::StrCat("worker.cuda_graphs: found true with ", what, "; allowed is false"));
   };
-  if (spec.kind == ModelKind::kTorchScript) return refuse("a module of the user's, which may do anything in a step");
+  if (!FactsOf(spec.kind).built_in()) return refuse("a module of the user's, which may do anything in a step");
   if (spec.self_supervised.on()) return refuse("training without labels");
   if (spec.checkpointing) return refuse("model.checkpointing");
   if (spec.dropout > 0 || spec.stochastic_depth > 0) {
@@ -113,8 +54,12 @@ absl::StatusOr<Layout> MakeLayout(const ModelSpec& spec) {
     return absl::InvalidArgumentError(absl::StrCat("there are ", spec.class_weights.size(), " class weights for ",
                                                    spec.classes, " classes; one of each is needed"));
   }
+  if (!FactsOf(spec.kind).built_in()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("what a ", KindName(spec.kind), " module is made of is known by LibTorch alone"));
+  }
   LayoutBuilder builder;
-  if (absl::Status status = AddNetwork(spec, builder); !status.ok()) return status;
+  if (absl::Status status = FamilyOf(spec.kind).add(spec, builder); !status.ok()) return status;
   if (spec.self_supervised.on()) AddHead(spec, builder);
   return std::move(builder).Finish(spec.groups);
 }

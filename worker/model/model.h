@@ -16,30 +16,13 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "common/device.h"
+#include "common/job/model_kinds.h"
 #include "common/parameter_groups.h"
 #include "images/base/batch.h"
 #include "images/base/scene.h"
 #include "worker/model/step_recorder.h"
 
 namespace slackline::worker {
-
-enum class ModelKind {
-  kMlp,
-  kCnn,
-  kResnet18,
-  kResnet34,
-  kResnet50,
-  kEfficientnetB0,
-  kVitTiny,
-  kVitSmall,
-  kVitBase,
-  kTextureCnn2,
-  // A user's TorchScript module: ModelSpec::torchscript.
-  kTorchScript
-};
-
-// Returns the name of a kind in the job file.
-std::string KindName(ModelKind kind);
 
 // Initial distribution of the weights of convolutions and fully connected layers.
 struct Initialisation {

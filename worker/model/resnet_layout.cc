@@ -1,17 +1,9 @@
 #include "worker/model/resnet_layout.h"
 
 #include "absl/strings/str_cat.h"
-#include "common/check.h"
 
 namespace slackline::worker {
 namespace {
-
-// How many blocks layer1 ... layer4 have. Each layer has twice the channels of the one before, on half its image.
-std::vector<uint64_t> BlocksOf(ModelKind kind) {
-  if (kind == ModelKind::kResnet18) return {2, 2, 2, 2};
-  SLACKLINE_CHECK(kind == ModelKind::kResnet34 || kind == ModelKind::kResnet50);
-  return {3, 4, 6, 3};
-}
 
 // `width`: channels inside.
 ResnetBlock PlainBlock(uint64_t inputs, uint64_t width, uint64_t stride) {
@@ -48,14 +40,14 @@ void AddBlock(const ResnetBlock& block, LayoutBuilder& builder) {
 
 std::vector<ResnetBlock> ResnetBlocks(ModelKind kind) {
   std::vector<ResnetBlock> blocks;
-  const std::vector<uint64_t> counts = BlocksOf(kind);
+  const ModelFacts& facts = FactsOf(kind);
   uint64_t inputs = kStemChannels;
-  for (size_t layer = 0; layer < counts.size(); ++layer) {
+  // Each layer has twice the channels of the one before, on half its image.
+  for (size_t layer = 0; layer < facts.blocks.size(); ++layer) {
     const uint64_t width = kStemChannels << layer;
-    for (uint64_t i = 0; i < counts[layer]; ++i) {
+    for (uint64_t i = 0; i < facts.blocks[layer]; ++i) {
       const uint64_t stride = layer > 0 && i == 0 ? 2 : 1;
-      blocks.push_back(kind == ModelKind::kResnet50 ? Bottleneck(inputs, width, stride)
-                                                    : PlainBlock(inputs, width, stride));
+      blocks.push_back(facts.bottlenecks ? Bottleneck(inputs, width, stride) : PlainBlock(inputs, width, stride));
       blocks.back().name = absl::StrCat("layer", layer + 1, ".", i);
       inputs = blocks.back().channels.outputs;
     }

@@ -4,57 +4,16 @@
 #include <limits>
 
 #include "absl/strings/str_cat.h"
-#include "worker/model/chain_layout.h"
+#include "worker/model/family.h"
 #include "worker/model/layout.h"
-#include "worker/model/vit_layout.h"
 
 namespace slackline::worker {
-namespace {
 
-bool IsChain(ModelKind kind) { return kind == ModelKind::kMlp || kind == ModelKind::kCnn; }
+std::vector<LayerPlan> LayersOf(const ModelSpec& spec) { return FamilyOf(spec.kind).layers(spec); }
 
-bool IsVit(ModelKind kind) {
-  return kind == ModelKind::kVitTiny || kind == ModelKind::kVitSmall || kind == ModelKind::kVitBase;
+LayerRange WholeOf(const ModelSpec& spec) {
+  return {.begin = 0, .end = FactsOf(spec.kind).has_stages ? LayersOf(spec).size() : 0};
 }
-
-// Weight and bias of each, and two more where there is a norm.
-std::vector<LayerPlan> LayersOfChain(const ModelSpec& spec) {
-  const ChainShape shape = ShapeOfChain(spec);
-  std::vector<LayerPlan> layers;
-  double pixels = static_cast<double>(spec.height) * spec.width;
-  for (const LayerShape& layer : shape.convolutions) {
-    const auto window = static_cast<double>(layer.inputs * layer.outputs * kChainWindow * kChainWindow);
-    layers.push_back({.cost = window * pixels, .tensors = spec.batch_norm ? size_t{4} : size_t{2}});
-    pixels /= kChainPooling * kChainPooling;
-  }
-  for (const LayerShape& layer : shape.linears) {
-    layers.push_back({.cost = static_cast<double>(layer.inputs * layer.outputs), .tensors = 2});
-  }
-  return layers;
-}
-
-std::vector<LayerPlan> LayersOfVit(const ModelSpec& spec) {
-  // Of width x width products for each token: qkv 3, proj 1, fc1 and fc2 4 each.
-  constexpr double kProducts = 12;
-  constexpr size_t kBlockTensors = 12;
-  const VitShape shape = ShapeOfVit(spec);
-  const auto width = static_cast<double>(shape.width), tokens = static_cast<double>(shape.tokens);
-  const double pixels = static_cast<double>(spec.channels) * spec.height * spec.width;
-  // cls_token, pos_embed, and the patches' weight and bias.
-  std::vector<LayerPlan> layers = {{.cost = pixels * width, .tensors = 4}};
-  const double block = kProducts * width * width * tokens + 2 * tokens * tokens * width;
-  layers.insert(layers.end(), kVitBlocks, {.cost = block, .tensors = kBlockTensors});
-  layers.push_back({.cost = width * spec.classes, .tensors = 4});
-  return layers;
-}
-
-}  // namespace
-
-std::vector<LayerPlan> LayersOf(const ModelSpec& spec) {
-  return IsVit(spec.kind) ? LayersOfVit(spec) : LayersOfChain(spec);
-}
-
-LayerRange WholeOf(const ModelSpec& spec) { return {.begin = 0, .end = LayersOf(spec).size()}; }
 
 // dearest[k][i]: of the first i layers in k runs, with the best cuts; begins[k][i]: where the last of those runs
 // begins.
@@ -84,7 +43,7 @@ std::vector<size_t> CutEvenly(const std::vector<double>& costs, size_t stages) {
 }
 
 absl::StatusOr<std::vector<size_t>> CutModel(const ModelSpec& spec, size_t stages) {
-  if (!IsChain(spec.kind) && !IsVit(spec.kind)) {
+  if (!FactsOf(spec.kind).has_stages) {
     return absl::InvalidArgumentError(
         absl::StrCat("worker.stages: ", KindName(spec.kind), " cannot be cut; mlp, cnn and vit_* can"));
   }

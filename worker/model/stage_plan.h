@@ -20,10 +20,9 @@ struct LayerPlan {
   size_t tensors = 0;  // number of tensors in the layout, which has the layers in order
 };
 
-// Returns the layers of a model. For an mlp or cnn these are each convolution, with the layers that follow it, and each
-// fully connected layer. For a vision transformer they are the embedding, each block, and the norm with the head.
-// Requires: the model is one of these, and has a layout.
+// Returns the layers of a model. Requires: the kind has stages, and the model a layout.
 std::vector<LayerPlan> LayersOf(const ModelSpec& spec);
+// Returns the range of all layers; empty if the kind has no stages.
 LayerRange WholeOf(const ModelSpec& spec);
 
 // Cuts layers into `stages` runs, each of at least one layer, so that the cost of the most expensive run is minimal.

@@ -22,7 +22,7 @@ absl::Status AddTexture(const ModelSpec& spec, LayoutBuilder& builder) {
   if (spec.channels == 0 || std::min(spec.height, spec.width) < kTextureSideMin) {
     return absl::InvalidArgumentError(absl::StrCat("images of ", spec.channels, " x ", spec.height, " x ", spec.width,
                                                    " are too small: at least 1 x ", kTextureSideMin, " x ",
-                                                   kTextureSideMin, " is needed for texture_cnn_2"));
+                                                   kTextureSideMin, " is needed for ", KindName(spec.kind)));
   }
   if (std::count(spec.hidden.begin(), spec.hidden.end(), 0u) > 0) {
     return absl::InvalidArgumentError("a layer of the model has 0 units; at least 1 is needed");

@@ -1,7 +1,6 @@
 #include "worker/model/vit_layout.h"
 
 #include <numeric>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -36,10 +35,25 @@ absl::Status CheckPatches(const ModelSpec& spec) {
 VitShape ShapeOfVit(const ModelSpec& spec) {
   constexpr uint64_t kHeadWidth = 64;
   VitShape shape;
-  shape.heads = spec.kind == ModelKind::kVitTiny ? 3 : spec.kind == ModelKind::kVitSmall ? 6 : 12;
+  shape.heads = FactsOf(spec.kind).heads;
   shape.width = shape.heads * kHeadWidth;
   shape.tokens = uint64_t{spec.height / spec.patch_size} * (spec.width / spec.patch_size) + 1;
   return shape;
+}
+
+std::vector<LayerPlan> LayersOfVit(const ModelSpec& spec) {
+  // Of width x width products for each token: qkv 3, proj 1, fc1 and fc2 4 each.
+  constexpr double kProducts = 12;
+  constexpr size_t kBlockTensors = 12;
+  const VitShape shape = ShapeOfVit(spec);
+  const auto width = static_cast<double>(shape.width), tokens = static_cast<double>(shape.tokens);
+  const double pixels = static_cast<double>(spec.channels) * spec.height * spec.width;
+  // cls_token, pos_embed, and the patches' weight and bias.
+  std::vector<LayerPlan> layers = {{.cost = pixels * width, .tensors = 4}};
+  const double block = kProducts * width * width * tokens + 2 * tokens * tokens * width;
+  layers.insert(layers.end(), kVitBlocks, {.cost = block, .tensors = kBlockTensors});
+  layers.push_back({.cost = width * spec.classes, .tensors = 4});
+  return layers;
 }
 
 std::string VitBlockName(uint64_t block) { return absl::StrCat("blocks.", block, "."); }

@@ -9,10 +9,12 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "worker/model/layout_builder.h"
 #include "worker/model/model.h"
+#include "worker/model/stage_plan.h"
 
 namespace slackline::worker {
 
@@ -26,6 +28,8 @@ inline constexpr uint64_t kVitBlocks = 12;
 
 // Returns the sizes of a transformer. Requires: AddVit() accepts the spec.
 VitShape ShapeOfVit(const ModelSpec& spec);
+// Returns the embedding, each block, and the norm with the head.
+std::vector<LayerPlan> LayersOfVit(const ModelSpec& spec);
 // Returns a block's prefix, for example "blocks.3."
 std::string VitBlockName(uint64_t block);
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/job/job_file.h"
+#include "common/job/job_kinds.h"
 #include "images/formats/formats.h"
 #include "images/pictures/form.h"
 #include "worker/model/layout.h"
@@ -26,10 +27,8 @@ absl::StatusOr<ModelSpec> WithImages(const WorkerConfig& config) {
     return spec;
   }
   constexpr uint32_t kSide = 16;
-  const bool patches =
-      spec.kind == ModelKind::kVitTiny || spec.kind == ModelKind::kVitSmall || spec.kind == ModelKind::kVitBase;
   spec.channels = 1;
-  spec.height = spec.width = patches ? std::max(1u, spec.patch_size) : kSide;
+  spec.height = spec.width = FactsOf(spec.kind).has_patches() ? std::max(1u, spec.patch_size) : kSide;
   return spec;
 }
 
@@ -37,11 +36,11 @@ absl::StatusOr<ModelSpec> WithImages(const WorkerConfig& config) {
 
 absl::Status CheckJob(const job::Job& given) {
   const job::Job job = Resolve(given);
-  if (job.model().kind() == job::Model::EXTERNAL) return absl::OkStatus();
+  if (RunsScripts(job)) return absl::OkStatus();
   const WorkerConfig config = MakeWorkerConfig(job, {.name = "worker-1"}, /*cores=*/1);
   const absl::StatusOr<ModelSpec> spec = WithImages(config);
   if (!spec.ok()) return spec.status();
-  if (spec->kind == ModelKind::kTorchScript) return absl::OkStatus();
+  if (!FactsOf(spec->kind).built_in()) return absl::OkStatus();
   const absl::StatusOr<Layout> layout = MakeLayout(*spec);
   if (!layout.ok()) return layout.status();
   if (config.stages > 1) {

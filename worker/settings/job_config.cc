@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/device.h"
 #include "common/job/data_formats.h"
+#include "common/job/job_kinds.h"
 #include "common/job/job_timeouts.h"
 #include "common/job/push_samples.h"
 #include "common/slowdown.h"
@@ -15,8 +16,9 @@
 namespace slackline::worker {
 namespace {
 
-std::vector<uint32_t> OrElse(const google::protobuf::RepeatedField<uint32_t>& values, std::vector<uint32_t> otherwise) {
-  if (values.empty()) return otherwise;
+std::vector<uint32_t> OrElse(const google::protobuf::RepeatedField<uint32_t>& values,
+                             absl::Span<const uint32_t> otherwise) {
+  if (values.empty()) return {otherwise.begin(), otherwise.end()};
   return {values.begin(), values.end()};
 }
 
@@ -46,53 +48,12 @@ Initialisation MakeInitialisation(const job::Model& model) {
 ModelSpec MakeModelSpec(const job::Model& model) {
   ModelSpec spec;
   spec.classes = model.classes();
-  switch (model.kind()) {
-    case job::Model::MLP:
-      spec.kind = ModelKind::kMlp;
-      spec.hidden = OrElse(model.hidden(), {192});
-      break;
-    case job::Model::CNN:
-      spec.kind = ModelKind::kCnn;
-      spec.hidden = OrElse(model.hidden(), {128});
-      spec.filters = OrElse(model.filters(), {32, 64});
-      spec.batch_norm = model.batch_norm();
-      break;
-    case job::Model::RESNET18:
-      spec.kind = ModelKind::kResnet18;
-      break;
-    case job::Model::RESNET34:
-      spec.kind = ModelKind::kResnet34;
-      break;
-    case job::Model::RESNET50:
-      spec.kind = ModelKind::kResnet50;
-      break;
-    case job::Model::EFFICIENTNET_B0:
-      spec.kind = ModelKind::kEfficientnetB0;
-      spec.dropout = 0.2;
-      spec.stochastic_depth = 0.2;
-      break;
-    case job::Model::VIT_TINY:
-      spec.kind = ModelKind::kVitTiny;
-      break;
-    case job::Model::VIT_SMALL:
-      spec.kind = ModelKind::kVitSmall;
-      break;
-    case job::Model::VIT_BASE:
-      spec.kind = ModelKind::kVitBase;
-      break;
-    case job::Model::TEXTURE_CNN_2:
-      spec.kind = ModelKind::kTextureCnn2;
-      spec.hidden = OrElse(model.hidden(), {4096, 4096});
-      spec.dropout = 0.5;
-      break;
-    case job::Model::TORCHSCRIPT:
-      spec.kind = ModelKind::kTorchScript;
-      break;
-    case job::Model::EXTERNAL:
-      break;  // a script's, which is built there
-  }
-  if (model.dropout() >= 0) spec.dropout = model.dropout();
-  if (model.stochastic_depth() >= 0) spec.stochastic_depth = model.stochastic_depth();
+  spec.kind = FactsOf(model).kind;
+  spec.hidden = OrElse(model.hidden(), FactsOf(model).hidden);
+  spec.filters = OrElse(model.filters(), FactsOf(model).filters);
+  spec.batch_norm = model.batch_norm();
+  spec.dropout = DropoutOf(model);
+  spec.stochastic_depth = StochasticDepthOf(model);
   spec.patch_size = model.patch_size();
   spec.checkpointing = model.checkpointing();
   spec.init = MakeInitialisation(model);

@@ -32,34 +32,28 @@ std::unique_ptr<Network> MakeNetwork(const ModelSpec& spec, const FlatTensors& t
 }
 
 std::unique_ptr<Network> MakePart(const ModelSpec& spec, const FlatTensors& tensors, const LayerRange& range) {
-  if (spec.kind == ModelKind::kMlp || spec.kind == ModelKind::kCnn) {
-    return std::make_unique<ChainNetwork>(spec, tensors, range);
-  }
-  return std::make_unique<VitNetwork>(spec, tensors, range);
-}
-
-std::unique_ptr<Network> MakeBackbone(const ModelSpec& spec, const FlatTensors& tensors) {
-  switch (spec.kind) {
-    case ModelKind::kMlp:
-    case ModelKind::kCnn:
-      return std::make_unique<ChainNetwork>(spec, tensors, WholeOf(spec));
-    case ModelKind::kResnet18:
-    case ModelKind::kResnet34:
-    case ModelKind::kResnet50:
+  switch (FactsOf(spec.kind).family) {
+    case ModelFamily::kChain:
+      return std::make_unique<ChainNetwork>(spec, tensors, range);
+    case ModelFamily::kVit:
+      return std::make_unique<VitNetwork>(spec, tensors, range);
+    case ModelFamily::kResnet:
       return std::make_unique<ResnetNetwork>(spec, tensors);
-    case ModelKind::kEfficientnetB0:
+    case ModelFamily::kEfficientnet:
       return std::make_unique<EfficientnetNetwork>(spec, tensors);
-    case ModelKind::kVitTiny:
-    case ModelKind::kVitSmall:
-    case ModelKind::kVitBase:
-      return std::make_unique<VitNetwork>(spec, tensors, WholeOf(spec));
-    case ModelKind::kTextureCnn2:
+    case ModelFamily::kTexture:
       return std::make_unique<TextureNetwork>(spec, tensors);
-    case ModelKind::kTorchScript:
+    case ModelFamily::kTorchScript:
       return MakeScriptedNetwork(spec, tensors);
+    case ModelFamily::kExternal:
+      break;
   }
   SLACKLINE_CHECK(false);
   return nullptr;
+}
+
+std::unique_ptr<Network> MakeBackbone(const ModelSpec& spec, const FlatTensors& tensors) {
+  return MakePart(spec, tensors, WholeOf(spec));
 }
 
 }  // namespace slackline::worker

@@ -1,8 +1,8 @@
 // Network: the part of a model that differs between networks, namely the initial weights and the forward pass. Uses
 // LibTorch.
 //
-// A new family of networks needs a layout (which tensors), a network (what is done with them), a case in MakeLayout()
-// and one in MakeNetwork().
+// A new family of networks needs a layout (which tensors), with an entry in family.cc, and a network (what is done with
+// them), with a case in MakePart().
 #pragma once
 
 #include <ATen/core/Generator.h>
@@ -44,8 +44,9 @@ class Network {
 // Creates the network of a spec. Borrows `tensors`, which come from the layout of the same spec. With training without
 // labels, the network is a LabelFreeNetwork.
 std::unique_ptr<Network> MakeNetwork(const ModelSpec& spec, const FlatTensors& tensors);
-// Creates only the layers of `range` of a chain, on tensors that contain theirs. The input of the part is the output of
-// the preceding layer. Weights are initialised elsewhere. Requires: CutModel() cuts the spec.
+// Creates only the layers of `range`, on tensors that contain theirs. The input of the part is the output of the
+// preceding layer. Weights are initialised elsewhere. Requires: `range` is WholeOf() the spec, or CutModel() cuts the
+// spec.
 std::unique_ptr<Network> MakePart(const ModelSpec& spec, const FlatTensors& tensors, const LayerRange& range);
 // Creates the network of the spec without the projection head of self-supervised training.
 std::unique_ptr<Network> MakeBackbone(const ModelSpec& spec, const FlatTensors& tensors);

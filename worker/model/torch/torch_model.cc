@@ -138,7 +138,7 @@ class TorchModel final : public Model {
 
 Layout TorchModel::OrderOfDraws() const {
   if (spec_.groups.empty() || spec_.init.kind == Initialisation::Kind::kReference) return layout_;
-  SLACKLINE_CHECK(spec_.kind != ModelKind::kTorchScript);  // its weights begin as they are in its file
+  SLACKLINE_CHECK(FactsOf(spec_.kind).built_in());  // its weights begin as they are in its file
   ModelSpec spec = spec_;
   spec.groups.clear();
   return *MakeLayout(spec);
@@ -253,8 +253,7 @@ RecordedStep::Outputs TorchModel::Backward(const at::Tensor& made, const at::Ten
 absl::StatusOr<StepResult> TorchModel::StepOnStream(const BatchView& batch, const Ready& ready) {
   // Averaged buffers are copied before forward, and lie behind all else, as do frozen tensors; a module of the user's
   // does not wait by itself, nor what is recorded.
-  const bool by_layer =
-      elements() == trained_elements() && spec_.kind != ModelKind::kTorchScript && recorded_ == nullptr;
+  const bool by_layer = elements() == trained_elements() && FactsOf(spec_.kind).built_in() && recorded_ == nullptr;
   const Order order = {.loss_scale = batch.loss_scale, .arrival = by_layer ? batch.arrival : nullptr};
   if (absl::Status all = AwaitAll(by_layer ? nullptr : batch.arrival); !all.ok()) return all;
   const FlatTensors::Arriving arriving(tensors_, order.arrival);
@@ -348,7 +347,7 @@ void TorchModel::SetTeacher(absl::Span<const float> parameters) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Model>> Model::Create(const ModelSpec& spec, uint64_t seed, const Device& device) {
-  absl::StatusOr<Layout> layout = spec.kind == ModelKind::kTorchScript ? MakeScriptedLayout(spec) : MakeLayout(spec);
+  absl::StatusOr<Layout> layout = FactsOf(spec.kind).built_in() ? MakeLayout(spec) : MakeScriptedLayout(spec);
   if (!layout.ok()) return layout.status();
   return Guarded([&]() -> absl::StatusOr<std::unique_ptr<Model>> {
     if (absl::Status can = CheckPrecision(ToTorch(device), spec.precision); !can.ok()) return can;

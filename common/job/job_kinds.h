@@ -1,0 +1,22 @@
+// Facts about the kinds that a job names.
+#pragma once
+
+#include "common/job/model_kinds.h"
+#include "job.pb.h"
+
+namespace slackline {
+
+inline const ModelFacts& FactsOf(const job::Model& model) { return FactsOf(static_cast<ModelKind>(model.kind())); }
+
+// Return the probabilities in training: the job's or the reference's, and 0 for models that draw nothing.
+inline double DropoutOf(const job::Model& model) {
+  return model.dropout() < 0 ? FactsOf(model).dropout.value_or(0) : model.dropout();
+}
+inline double StochasticDepthOf(const job::Model& model) {
+  return model.stochastic_depth() < 0 ? FactsOf(model).stochastic_depth.value_or(0) : model.stochastic_depth();
+}
+
+// Returns whether workers are scripts, with a model and data of their own.
+inline bool RunsScripts(const job::Job& job) { return job.model().kind() == job::Model::EXTERNAL; }
+
+}  // namespace slackline
