@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "cli/run/cluster.h"
+#include "common/job/job_kinds.h"
 
 namespace slackline::cli::doctor {
 namespace {
@@ -14,8 +15,7 @@ constexpr uint64_t kWorkerBaseBytes = uint64_t{256} << 20;
 constexpr double kWaste = 1.15;
 
 uint64_t OptimizerArrays(const job::Optimizer& optimizer) {
-  if (optimizer.kind() != job::Optimizer::SGD) return 2;
-  return optimizer.momentum() > 0 ? 1 : 0;
+  return FactsOf(optimizer).arrays({.momentum = optimizer.momentum()}).size();
 }
 
 }  // namespace

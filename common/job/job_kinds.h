@@ -2,6 +2,7 @@
 #pragma once
 
 #include "common/job/model_kinds.h"
+#include "common/optimizer/optimizer.h"
 #include "job.pb.h"
 
 namespace slackline {
@@ -14,6 +15,14 @@ inline double DropoutOf(const job::Model& model) {
 }
 inline double StochasticDepthOf(const job::Model& model) {
   return model.stochastic_depth() < 0 ? FactsOf(model).stochastic_depth.value_or(0) : model.stochastic_depth();
+}
+
+inline const OptimizerFacts& FactsOf(const job::Optimizer& optimizer) {
+  return FactsOf(static_cast<OptimizerKind>(optimizer.kind()));
+}
+// Returns the entry of the optimizer that workers use in local training.
+inline const OptimizerFacts& FactsOf(const job::Local& local) {
+  return FactsOf(static_cast<OptimizerKind>(local.optimizer()));
 }
 
 // Returns whether workers are scripts, with a model and data of their own.

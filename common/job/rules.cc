@@ -48,6 +48,18 @@ constexpr ModelSetting kModelSettings[] = {
     {"model.dropout", [](const ModelFacts& facts) { return facts.dropout.has_value(); }},
 };
 
+// Settings that only some optimizers have.
+struct OptimizerSetting {
+  const char* name;
+  bool OptimizerFacts::*allowed;
+};
+
+constexpr OptimizerSetting kOptimizerSettings[] = {
+    {"beta1", &OptimizerFacts::has_moments},     {"beta2", &OptimizerFacts::has_moments},
+    {"epsilon", &OptimizerFacts::has_moments},   {"momentum", &OptimizerFacts::has_momentum},
+    {"nesterov", &OptimizerFacts::has_momentum}, {"momentum_correction", &OptimizerFacts::has_momentum},
+};
+
 class Rules : private RuleBook {
  public:
   using RuleBook::RuleBook;
@@ -203,18 +215,9 @@ class Rules : private RuleBook {
 
   void Optimizer(const job::Job& job) {
     const job::Optimizer& optimizer = job.optimizer();
-    const std::string kind = EnumName(*job::Optimizer::Kind_descriptor()->FindValueByNumber(optimizer.kind()));
-    if (optimizer.kind() == job::Optimizer::SGD) {
-      for (const char* key : {"optimizer.beta1", "optimizer.beta2", "optimizer.epsilon"}) {
-        NeedsOther(optimizer, key, "optimizer.kind: adam or adamw", kind);
-      }
-      if (optimizer.nesterov() && optimizer.momentum() == 0) {
-        Refuse("optimizer.nesterov", "true without momentum", "true with optimizer.momentum above 0");
-      }
-    } else {
-      NeedsOther(optimizer, "optimizer.momentum", "optimizer.kind: sgd", kind);
-      NeedsOther(optimizer, "optimizer.nesterov", "optimizer.kind: sgd", kind);
-      NeedsOther(optimizer, "optimizer.momentum_correction", "optimizer.kind: sgd", kind);
+    OptimizerSettings(optimizer, "optimizer", "kind", FactsOf(optimizer));
+    if (FactsOf(optimizer).has_momentum && optimizer.nesterov() && optimizer.momentum() == 0) {
+      Refuse("optimizer.nesterov", "true without momentum", "true with optimizer.momentum above 0");
     }
     for (int i = 0; i < optimizer.groups_size(); ++i) Group(job, i);
     MomentumCorrection(optimizer, job.consistency());
@@ -265,14 +268,7 @@ class Rules : private RuleBook {
              "a value: 1 takes the mean of the workers' weights, 0.7 with momentum: 0.9 and nesterov: true is DiLoCo's",
              local.steps() > 0 ? "local.steps" : "local.epochs");
     }
-    const std::string kind = EnumName(*job::Local::Optimizer_descriptor()->FindValueByNumber(local.optimizer()));
-    if (local.optimizer() == job::Local::SGD) {
-      for (const char* key : {"local.beta1", "local.beta2", "local.epsilon"}) {
-        NeedsOther(local, key, "local.optimizer: adam or adamw", kind);
-      }
-    } else {
-      NeedsOther(local, "local.momentum", "local.optimizer: sgd", kind);
-    }
+    OptimizerSettings(local, "local", "optimizer", FactsOf(local));
     if (local.epochs() > 0) {
       NeedsOther(job.training(), "training.batch", "local.steps above 0, or no local training", "local.epochs");
     }
@@ -494,6 +490,17 @@ class Rules : private RuleBook {
   }
 
   // What makes no sense for a push that is a difference of weights.
+  // Refuses the settings of other optimizers in a section, whose field `choice` names its optimizer.
+  void OptimizerSettings(const google::protobuf::Message& section, const std::string& name, const std::string& choice,
+                         const OptimizerFacts& facts) {
+    for (const OptimizerSetting& setting : kOptimizerSettings) {
+      if (facts.*setting.allowed || section.GetDescriptor()->FindFieldByName(setting.name) == nullptr) continue;
+      const auto allowed = [&](const OptimizerFacts& other) { return other.*setting.allowed; };
+      NeedsOther(section, absl::StrCat(name, ".", setting.name),
+                 absl::StrCat(name, ".", choice, ": ", AnyOfText(AllOptimizers(), allowed)), std::string(facts.name));
+    }
+  }
+
   void NoneWithLocal(const job::Job& job) {
     const std::string needed = "local.steps: 0 and local.epochs: 0", actual = "local training";
     NeedsOther(job.wire(), "wire.window", needed, actual);
@@ -503,8 +510,7 @@ class Rules : private RuleBook {
   }
 
   void MomentumCorrection(const job::Optimizer& optimizer, const job::Consistency& consistency) {
-    const bool sgd = optimizer.kind() == job::Optimizer::SGD;
-    if (optimizer.momentum_correction() == job::MomentumCorrection::NONE || !sgd) return;
+    if (optimizer.momentum_correction() == job::MomentumCorrection::NONE || !FactsOf(optimizer).has_momentum) return;
     const auto mode = consistency.mode();
     if (mode == job::Consistency::BSP || mode == job::Consistency::QUORUM) {
       NeedsOther(optimizer, "optimizer.momentum_correction", "consistency.mode: async, ssp or softsync",

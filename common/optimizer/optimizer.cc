@@ -8,29 +8,76 @@
 namespace slackline {
 namespace {
 
-SgdCoefficients Sgd(double weight_decay, double lr, double momentum) {
-  return {
-      .lr = static_cast<float>(lr),
-      .momentum = static_cast<float>(momentum),
-      .weight_decay = static_cast<float>(weight_decay),
-  };
+std::vector<absl::string_view> SgdArrays(const OptimizerConfig& config) {
+  if (config.momentum == 0) return {};
+  return {"momentum_buffer"};
 }
 
-// `step` counts from 1.
-AdamCoefficients Adam(const OptimizerConfig& config, double weight_decay, double lr, uint64_t step) {
-  const bool decoupled = config.kind == OptimizerKind::kAdamW;
-  const double correction1 = 1 - std::pow(config.beta1, static_cast<double>(step));
-  const double root_correction2 = std::sqrt(1 - std::pow(config.beta2, static_cast<double>(step)));
-  return {
-      .step_size = static_cast<float>(lr * root_correction2 / correction1),
-      .one_minus_beta1 = static_cast<float>(1 - config.beta1),
-      .beta2 = static_cast<float>(config.beta2),
-      .one_minus_beta2 = static_cast<float>(1 - config.beta2),
-      .epsilon = static_cast<float>(config.epsilon * root_correction2),
-      .weight_decay = decoupled ? 0.0f : static_cast<float>(weight_decay),
-      .keep = decoupled ? static_cast<float>(1 - lr * weight_decay) : 1.0f,
-  };
+StepCoefficients SgdCoefficientsOf(const OptimizerConfig& /*config*/, const StepSettings& settings) {
+  return {.sgd = {.lr = static_cast<float>(settings.lr),
+                  .momentum = static_cast<float>(settings.momentum),
+                  .weight_decay = static_cast<float>(settings.weight_decay)},
+          .adam = {}};
 }
+
+void StepSgd(const OptimizerConfig& config, const StepCoefficients& coefficients, const Block& block,
+             const BlockOfArrays& arrays) {
+  if (config.momentum == 0) {
+    SgdStep(coefficients.sgd, block);
+  } else if (config.nesterov) {
+    NesterovStep(coefficients.sgd, block, arrays[0]);
+  } else {
+    MomentumStep(coefficients.sgd, block, arrays[0]);
+  }
+}
+
+std::vector<absl::string_view> AdamArrays(const OptimizerConfig& /*config*/) { return {"exp_avg", "exp_avg_sq"}; }
+
+StepCoefficients AdamCoefficientsOf(const OptimizerConfig& config, const StepSettings& settings) {
+  const double correction1 = 1 - std::pow(config.beta1, static_cast<double>(settings.step));
+  const double root_correction2 = std::sqrt(1 - std::pow(config.beta2, static_cast<double>(settings.step)));
+  return {.sgd = {},
+          .adam = {.step_size = static_cast<float>(settings.lr * root_correction2 / correction1),
+                   .one_minus_beta1 = static_cast<float>(1 - config.beta1),
+                   .beta2 = static_cast<float>(config.beta2),
+                   .one_minus_beta2 = static_cast<float>(1 - config.beta2),
+                   .epsilon = static_cast<float>(config.epsilon * root_correction2),
+                   .weight_decay = static_cast<float>(settings.weight_decay),
+                   .keep = 1.0f}};
+}
+
+StepCoefficients AdamWCoefficientsOf(const OptimizerConfig& config, const StepSettings& settings) {
+  StepCoefficients coefficients = AdamCoefficientsOf(config, settings);
+  coefficients.adam.weight_decay = 0.0f;
+  coefficients.adam.keep = static_cast<float>(1 - settings.lr * settings.weight_decay);
+  return coefficients;
+}
+
+void StepAdam(const OptimizerConfig& /*config*/, const StepCoefficients& coefficients, const Block& block,
+              const BlockOfArrays& arrays) {
+  AdamStep(coefficients.adam, block, {arrays[0], arrays[1]});
+}
+
+constexpr OptimizerFacts kOptimizers[] = {
+    {.kind = OptimizerKind::kSgd,
+     .name = "sgd",
+     .has_momentum = true,
+     .arrays = SgdArrays,
+     .coefficients = SgdCoefficientsOf,
+     .step = StepSgd},
+    {.kind = OptimizerKind::kAdam,
+     .name = "adam",
+     .has_moments = true,
+     .arrays = AdamArrays,
+     .coefficients = AdamCoefficientsOf,
+     .step = StepAdam},
+    {.kind = OptimizerKind::kAdamW,
+     .name = "adamw",
+     .has_moments = true,
+     .arrays = AdamArrays,
+     .coefficients = AdamWCoefficientsOf,
+     .step = StepAdam},
+};
 
 CompensationCoefficients Compensation(const DelayCompensationConfig& config) {
   return {
@@ -43,15 +90,24 @@ CompensationCoefficients Compensation(const DelayCompensationConfig& config) {
 
 }  // namespace
 
-Optimizer::Optimizer(const OptimizerConfig& config)
-    : config_(config), compensation_(Compensation(config.delay_compensation)) {
-  if (IsAdam(config.kind)) {
-    arrays_ = {"exp_avg", "exp_avg_sq"};
-  } else if (config.momentum != 0) {
-    arrays_ = {"momentum_buffer"};
+absl::Span<const OptimizerFacts> AllOptimizers() { return kOptimizers; }
+
+const OptimizerFacts& FactsOf(OptimizerKind kind) {
+  const OptimizerFacts* found = nullptr;
+  for (const OptimizerFacts& facts : kOptimizers) {
+    if (facts.kind == kind) found = &facts;
   }
+  SLACKLINE_CHECK(found != nullptr);
+  return *found;
+}
+
+Optimizer::Optimizer(const OptimizerConfig& config)
+    : config_(config),
+      facts_(FactsOf(config.kind)),
+      arrays_(facts_.arrays(config)),
+      compensation_(Compensation(config.delay_compensation)) {
   if (config.delay_compensation.kind == DelayCompensationConfig::Kind::kAdaptive) arrays_.push_back("dc_mean_square");
-  SLACKLINE_CHECK(arrays_.size() <= kArraysMax);
+  SLACKLINE_CHECK(arrays_.size() <= kOptimizerArraysMax);
 }
 
 void Optimizer::BeginStep(const Step& step) {
@@ -62,14 +118,10 @@ void Optimizer::BeginStep(const Step& step) {
   for (const GroupConfig& group : config_.groups) groups_.push_back(CoefficientsOf(group, step.lr));
 }
 
-Optimizer::Coefficients Optimizer::CoefficientsOf(const GroupConfig& group, double lr) const {
-  Coefficients coefficients;
-  if (IsAdam(config_.kind)) {
-    coefficients.adam = Adam(config_, group.weight_decay, lr * group.lr_factor, steps_);
-  } else {
-    coefficients.sgd = Sgd(group.weight_decay, lr * group.lr_factor, momentum());
-  }
-  return coefficients;
+StepCoefficients Optimizer::CoefficientsOf(const GroupConfig& group, double lr) const {
+  return facts_.coefficients(
+      config_,
+      {.lr = lr * group.lr_factor, .weight_decay = group.weight_decay, .momentum = momentum(), .step = steps_});
 }
 
 double Optimizer::momentum() const {
@@ -91,17 +143,8 @@ void Optimizer::CompensateBlock(StaleBlock block, const BlockOfArrays& arrays) c
 void Optimizer::StepBlock(absl::Span<const float> gradient, absl::Span<float> weights, const BlockOfArrays& arrays,
                           std::optional<uint32_t> group) const {
   SLACKLINE_CHECK(gradient.size() == weights.size() && (!group || *group < groups_.size()));
-  const auto& [sgd, adam] = group ? groups_[*group] : own_;
   const Block block{.elements = weights.size(), .gradient = gradient.data(), .weights = weights.data()};
-  if (IsAdam(config_.kind)) {
-    AdamStep(adam, block, {arrays[0], arrays[1]});
-  } else if (config_.momentum == 0) {
-    SgdStep(sgd, block);
-  } else if (config_.nesterov) {
-    NesterovStep(sgd, block, arrays[0]);
-  } else {
-    MomentumStep(sgd, block, arrays[0]);
-  }
+  facts_.step(config_, group ? groups_[*group] : own_, block, arrays);
 }
 
 OptimizerState::OptimizerState(const OptimizerConfig& config, uint64_t elements)
@@ -114,7 +157,7 @@ OptimizerState::OptimizerState(const OptimizerConfig& config, uint64_t elements)
 
 void OptimizerState::StepBlock(uint64_t begin, absl::Span<const float> gradient, absl::Span<float> weights) {
   SLACKLINE_CHECK(begin + weights.size() <= elements_);
-  Optimizer::BlockOfArrays block = {};
+  BlockOfArrays block = {};
   for (size_t i = 0; i < arrays_.size(); ++i) block[i] = arrays_[i].get() + begin;
   optimizer_.StepBlock(gradient, weights, block);
 }

@@ -15,27 +15,15 @@
 
 namespace slackline {
 
+// Numbers are those of job::Optimizer::Kind and job::Local::Optimizer.
 enum class OptimizerKind {
   // SGD. Weight decay is added to the gradient; momentum's first buffer is the first gradient.
-  kSgd,
+  kSgd = 1,
   // Kingma and Ba 2015, bias corrected, epsilon added to the square root. Weight decay is added to the gradient.
-  kAdam,
+  kAdam = 2,
   // Loshchilov and Hutter 2019: weights shrink by lr x weight_decay in addition to Adam's step.
-  kAdamW,
+  kAdamW = 3,
 };
-
-// Returns true for the optimizers whose step is AdamStep() and whose arrays are the two moments. A new kind must be
-// listed: the compiler warns of a switch that leaves it out.
-inline bool IsAdam(OptimizerKind kind) {
-  switch (kind) {
-    case OptimizerKind::kSgd:
-      return false;
-    case OptimizerKind::kAdam:
-    case OptimizerKind::kAdamW:
-      return true;
-  }
-  return false;
-}
 
 // Delay compensation: Zheng et al., "Asynchronous Stochastic Gradient Descent with Delay Compensation", 2017. The
 // defaults are the paper's: lambda 0.04 for constant; 2, a mean square that keeps 0.95, and 1e-7 under the root for
@@ -100,16 +88,54 @@ inline double LearningRate(const OptimizerConfig& config, uint64_t samples_appli
                           : ScheduleFactor(config.schedule, samples_applied));
 }
 
+// Settings of a step for the elements of one group.
+struct StepSettings {
+  // Learning rate after schedule, scale and factor of the group.
+  double lr = 0;
+  double weight_decay = 0;
+  double momentum = 0;  // after its correction
+  uint64_t step = 1;    // counts from 1
+};
+
+// Coefficients of a step; only the member for the optimizer's kind is set.
+struct StepCoefficients {
+  SgdCoefficients sgd;
+  AdamCoefficients adam;
+};
+
+// Pointers into the arrays of an optimizer, in their order, to the values of a block's elements.
+inline constexpr size_t kOptimizerArraysMax = 3;
+using BlockOfArrays = std::array<float*, kOptimizerArraysMax>;
+
+// An entry of the table of optimizers. A new kind needs an entry in optimizer.cc, values in protos/job.proto, and its
+// kernel.
+struct OptimizerFacts {
+  OptimizerKind kind = OptimizerKind::kSgd;
+  // Name in the job file.
+  absl::string_view name;
+  // True if the kind has the settings momentum, nesterov and momentum_correction.
+  bool has_momentum = false;
+  // True if the kind keeps running means of the gradient, with the settings beta1, beta2 and epsilon.
+  bool has_moments = false;
+  // Returns the names of the arrays that the step keeps.
+  std::vector<absl::string_view> (*arrays)(const OptimizerConfig& config) = nullptr;
+  StepCoefficients (*coefficients)(const OptimizerConfig& config, const StepSettings& settings) = nullptr;
+  // Takes a step for the elements of a block.
+  void (*step)(const OptimizerConfig& config, const StepCoefficients& coefficients, const Block& block,
+               const BlockOfArrays& arrays) = nullptr;
+};
+
+// Returns all entries, in the order in which messages name kinds.
+absl::Span<const OptimizerFacts> AllOptimizers();
+// Returns the entry of a kind. Requires: it has one.
+const OptimizerFacts& FactsOf(OptimizerKind kind);
+
 // Takes optimizer steps, block by block. The caller keeps the state of the elements, in arrays.
 //
 // Thread-safety: none.
 // Invariant:     equal steps in equal order give equal bits, on any machine with the same byte order.
 class Optimizer {
  public:
-  static constexpr size_t kArraysMax = 3;
-  // Pointers into the arrays, in their order, to the values of a block's elements.
-  using BlockOfArrays = std::array<float*, kArraysMax>;
-
   // Creates an optimizer with no step taken.
   explicit Optimizer(const OptimizerConfig& config);
 
@@ -150,19 +176,16 @@ class Optimizer {
   void set_staleness_mean(double staleness) { staleness_mean_ = staleness; }
 
  private:
+  StepCoefficients CoefficientsOf(const GroupConfig& group, double lr) const;
+
   const OptimizerConfig config_;
+  const OptimizerFacts& facts_;
   std::vector<absl::string_view> arrays_;
   uint64_t steps_ = 0;
   double staleness_mean_ = 0;
-  // Coefficients of the open step; only the member for the optimizer's kind is set.
-  struct Coefficients {
-    SgdCoefficients sgd;
-    AdamCoefficients adam;
-  };
-  Coefficients CoefficientsOf(const GroupConfig& group, double lr) const;
-
-  Coefficients own_;                  // elements of no group
-  std::vector<Coefficients> groups_;  // elements of each group
+  // Coefficients of the open step.
+  StepCoefficients own_;                  // elements of no group
+  std::vector<StepCoefficients> groups_;  // elements of each group
   const CompensationCoefficients compensation_;
 };
 

@@ -71,8 +71,7 @@ absl::Span<const float> GradientMean::Next(size_t elements, Clip clip) {
 }
 
 absl::Span<const float> GradientMean::NextCompensated(uint64_t begin, absl::Span<const float> weights,
-                                                      const Optimizer& optimizer,
-                                                      const Optimizer::BlockOfArrays& arrays) {
+                                                      const Optimizer& optimizer, const BlockOfArrays& arrays) {
   const size_t elements = weights.size();
   SLACKLINE_CHECK(elements <= Slice::kBlockElements);
   for (Source& source : sources_) {

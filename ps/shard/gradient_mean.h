@@ -36,7 +36,7 @@ class GradientMean {
   // then compensated by `optimizer` for the change of `weights` since the gradient was computed.
   // Requires: weights.size() <= Slice::kBlockElements.
   absl::Span<const float> NextCompensated(uint64_t begin, absl::Span<const float> weights, const Optimizer& optimizer,
-                                          const Optimizer::BlockOfArrays& arrays);
+                                          const BlockOfArrays& arrays);
 
  private:
   // Reads one contribution, piece after piece.

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <vector>
 
+#include "common/job/job_kinds.h"
 #include "common/job/push_samples.h"
 
 namespace slackline::ps {
@@ -11,18 +12,6 @@ namespace {
 
 uint64_t Samples(double epochs, uint64_t samples_per_epoch) {
   return static_cast<uint64_t>(std::llround(epochs * static_cast<double>(samples_per_epoch)));
-}
-
-OptimizerKind Kind(job::Optimizer::Kind kind) {
-  switch (kind) {
-    case job::Optimizer::SGD:
-      return OptimizerKind::kSgd;
-    case job::Optimizer::ADAM:
-      return OptimizerKind::kAdam;
-    case job::Optimizer::ADAMW:
-      return OptimizerKind::kAdamW;
-  }
-  return OptimizerKind::kSgd;
 }
 
 ScheduleKind Kind(job::Schedule::Kind kind) {
@@ -77,7 +66,7 @@ OptimizerConfig MakeOptimizerConfig(const job::Job& job, uint64_t samples_per_ep
   const job::Optimizer& optimizer = job.optimizer();
   const bool corrected = optimizer.momentum_correction() == job::MomentumCorrection::ASYNCHRONY;
   return {
-      .kind = Kind(optimizer.kind()),
+      .kind = FactsOf(optimizer).kind,
       .lr = optimizer.lr(),
       .momentum = optimizer.momentum(),
       .momentum_correction = corrected ? MomentumCorrection::kAsynchrony : MomentumCorrection::kNone,

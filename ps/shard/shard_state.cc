@@ -50,8 +50,7 @@ class ShardState::Steps {
   Steps(const Optimizer& optimizer, const std::vector<GroupRun>& groups) : optimizer_(optimizer), groups_(groups) {}
 
   // For elements begin, begin + 1, ...
-  void Take(uint64_t begin, absl::Span<const float> gradient, absl::Span<float> weights,
-            Optimizer::BlockOfArrays arrays) {
+  void Take(uint64_t begin, absl::Span<const float> gradient, absl::Span<float> weights, BlockOfArrays arrays) {
     while (true) {
       while (run_ < groups_.size() && groups_[run_].end <= begin) ++run_;
       if (run_ == groups_.size()) return optimizer_.StepBlock(gradient, weights, arrays);
@@ -116,7 +115,7 @@ void ShardState::Apply(absl::Span<const Contribution> contributions, const StepA
     const size_t trained = std::min<uint64_t>(values.size(), extent_.trained - std::min(begin, extent_.trained));
     if (trained > 0) {
       const absl::Span<float> weights = values.first(trained);
-      Optimizer::BlockOfArrays arrays = {};
+      BlockOfArrays arrays = {};
       for (size_t i = 0; i < writers.size(); ++i) arrays[i] = writers[i].Next(trained);
       steps.Take(begin,
                  keep(begin, compensate ? mean.NextCompensated(begin, weights, optimizer_, arrays)

@@ -22,6 +22,19 @@ TEST(JobModel, EachKindHasAnEntryWithItsNameAndNumber) {
   }
 }
 
+TEST(JobModel, EachOptimizerHasAnEntryWithItsNameAndNumber) {
+  for (const google::protobuf::EnumDescriptor* kinds :
+       {job::Optimizer::Kind_descriptor(), job::Local::Optimizer_descriptor()}) {
+    EXPECT_EQ(AllOptimizers().size(), static_cast<size_t>(kinds->value_count()));
+    for (const OptimizerFacts& facts : AllOptimizers()) {
+      const auto* kind = kinds->FindValueByNumber(static_cast<int>(facts.kind));
+      ASSERT_NE(kind, nullptr) << facts.name;
+      EXPECT_EQ(absl::AsciiStrToLower(kind->name()), facts.name);
+      EXPECT_EQ(&FactsOf(facts.kind), &facts) << "two entries of one kind";
+    }
+  }
+}
+
 TEST(JobModel, SettingsOfOtherModelsAreRefused) {
   EXPECT_EQ(
       Refusal("model: {kind: resnet50, patch_size: 8}"),
