@@ -46,7 +46,7 @@ absl::Status Invalid(absl::string_view text) { return absl::InvalidArgumentError
 }  // namespace
 
 bool AllFinite(Encoding encoding, const ByteSegments& bytes) {
-  SLACKLINE_CHECK(encoding != Encoding::kInt8 && encoding != Encoding::kTopK);
+  SLACKLINE_CHECK(FactsOf(encoding).by_element);
   if (encoding == Encoding::kFp32) return AllAre(AllFiniteFp32, sizeof(float), bytes);
   return AllAre(encoding == Encoding::kBf16 ? AllFiniteBf16 : AllFiniteFp16, sizeof(uint16_t), bytes);
 }

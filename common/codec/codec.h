@@ -22,10 +22,12 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 
 namespace slackline::codec {
 
-enum class Encoding { kFp32, kBf16, kFp16, kInt8, kTopK };
+// Numbers are those of wire::Encoding.
+enum class Encoding { kFp32 = 1, kBf16 = 2, kFp16 = 3, kInt8 = 4, kTopK = 5 };
 
 struct Codec {
   Encoding encoding = Encoding::kFp32;
@@ -39,6 +41,29 @@ inline constexpr size_t kInt8BlockElements = 1024;
 inline constexpr size_t kInt8BlockBytes = sizeof(float) + kInt8BlockElements;
 // Largest scale of an int8 block. Above it, scale x q could be infinite.
 inline constexpr float kInt8ScaleMax = std::numeric_limits<float>::max() / 128;
+
+// An entry of the table of encodings. A new encoding needs an entry in codec.cc, values in protos/wire_types.proto, and
+// a case in encode.cc, checker.cc and block_decoder.cc; the compiler warns of a switch that leaves it out.
+struct EncodingFacts {
+  Encoding encoding = Encoding::kFp32;
+  // Name in the job file. The name of a sparse encoding is followed by ":F", the fraction.
+  absl::string_view name;
+  // Bytes of an item; see Granularity().
+  uint64_t item_bytes = 0;
+  // Returns the encoded length of `elements` elements; for a sparse encoding, the largest length.
+  uint64_t (*bytes_max)(const Codec& codec, uint64_t elements) = nullptr;
+  // True if an item is one element, so that the encodings of two chunks side by side are the encoding of both.
+  bool by_element = false;
+  // True if only some elements are sent, so that the length varies.
+  bool sparse = false;
+  // True if training does not learn well without error feedback.
+  bool coarse = false;
+};
+
+// Returns all entries, by number.
+absl::Span<const EncodingFacts> AllEncodings();
+const EncodingFacts& FactsOf(Encoding encoding);
+inline const EncodingFacts& FactsOf(const Codec& codec) { return FactsOf(codec.encoding); }
 
 // Reads "fp32", "bf16", "fp16", "int8" or "topk:0.01".
 //   kInvalidArgument  any other text

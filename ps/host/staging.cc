@@ -15,11 +15,6 @@ rpc::Payload Copied(const ByteSegments& segments) {
   return rpc::Payload({bytes.get(), segments.size()}, bytes);
 }
 
-// Whether two chunks side by side are the encoding of both: every element stands for itself.
-bool IsPlainRun(const codec::Codec& codec) {
-  return codec.encoding != codec::Encoding::kInt8 && codec.encoding != codec::Encoding::kTopK;
-}
-
 }  // namespace
 
 absl::StatusOr<StagingBudget::Reservation> StagingBudget::Reserve(uint64_t bytes) {
@@ -86,10 +81,11 @@ absl::Status StagedPush::CheckLength(const Chunk& chunk, const Limits& limits, c
         absl::StrCat("chunk has ", chunk.elements, " elements; the shard has ", limits.elements));
   }
   if (!codec::IsEncodedLength(chunk.codec, chunk.elements, payload.size())) {
-    const bool top_k = chunk.codec.encoding == codec::Encoding::kTopK;
+    const codec::EncodingFacts& facts = FactsOf(chunk.codec);
     return absl::InvalidArgumentError(absl::StrCat(
         "payload has ", payload.size(), " bytes for ", chunk.elements, " elements as ", codec::ToString(chunk.codec),
-        "; allowed are ", top_k ? "multiples of 8 up to " : "", codec::EncodedBytesMax(chunk.codec, chunk.elements)));
+        "; allowed are ", facts.sparse ? absl::StrCat("multiples of ", facts.item_bytes, " up to ") : "",
+        codec::EncodedBytesMax(chunk.codec, chunk.elements)));
   }
   return absl::OkStatus();
 }
@@ -101,7 +97,7 @@ absl::Status StagedPush::CheckValues(const Chunk& chunk, const rpc::Payload& pay
 }
 
 void StagedPush::Append(const Chunk& chunk, const ByteSegments& bytes) {
-  if (pieces_.empty() || !IsPlainRun(chunk.codec) || pieces_.back().codec != chunk.codec) {
+  if (pieces_.empty() || !FactsOf(chunk.codec).by_element || pieces_.back().codec != chunk.codec) {
     pieces_.push_back({.codec = chunk.codec, .bytes = {}});
   }
   pieces_.back().elements += chunk.elements;

@@ -17,11 +17,6 @@ namespace {
 constexpr uint64_t kFrameBytes = 1 << 20;
 constexpr int kReplicaFrameItemsMax = 256;
 
-// A piece of a gradient can be cut between any two of its elements.
-bool CutsAnywhere(const codec::Codec& codec) {
-  return codec.encoding != codec::Encoding::kInt8 && codec.encoding != codec::Encoding::kTopK;
-}
-
 wire::ReplicaAnswer ReplicaAnswerOf(ShardId shard, const Sender& sender, const Answer& answer) {
   wire::ReplicaAnswer out;
   out.set_shard(shard.value());
@@ -99,7 +94,7 @@ void ReplicaLog::RecordBytes(ShardId shard, const RecordedStep& step) {
 
 void ReplicaLog::RecordPiece(ShardId shard, uint64_t offset, uint64_t elements, const codec::Codec& codec,
                              const ByteSegments& bytes, const std::shared_ptr<const void>& owner) {
-  const uint64_t most = CutsAnywhere(codec) ? kFrameBytes / codec::Granularity(codec) : elements;
+  const uint64_t most = FactsOf(codec).by_element ? kFrameBytes / codec::Granularity(codec) : elements;
   auto segment = bytes.segments().begin();
   size_t used = 0;  // of the segment
   while (elements > 0) {
@@ -110,7 +105,7 @@ void ReplicaLog::RecordPiece(ShardId shard, uint64_t offset, uint64_t elements, 
     out.set_offset(offset);
     out.set_elements(count);
     out.set_encoding(EncodingToWire(codec.encoding));
-    uint64_t left = CutsAnywhere(codec) ? count * codec::Granularity(codec) : bytes.size();
+    uint64_t left = FactsOf(codec).by_element ? count * codec::Granularity(codec) : bytes.size();
     entry.item.set_payload_bytes(static_cast<uint32_t>(left));
     while (left > 0) {
       const size_t size = std::min<uint64_t>(left, segment->size() - used);

@@ -47,7 +47,7 @@ std::string Fill(absl::string_view some, size_t size) {
 }
 
 void Try(BytesInput& input) {
-  codec::Codec codec = {.encoding = static_cast<codec::Encoding>(input.TakeUpTo(4))};
+  codec::Codec codec = {.encoding = static_cast<codec::Encoding>(1 + input.TakeUpTo(4))};
   if (codec.encoding == codec::Encoding::kTopK) codec.fraction = (1 + input.TakeUpTo(99)) / 100.0;
   const size_t elements = input.TakeUpTo(kElementsMax);
   const size_t step = 1 + input.TakeUpTo(1500), block = 1 + input.TakeUpTo(1500);

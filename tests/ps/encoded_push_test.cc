@@ -5,6 +5,8 @@
 #include <random>
 #include <string>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
 #include "common/codec/encode.h"
 #include "common/codec/wire_encoding.h"
 #include "gmock/gmock.h"
@@ -194,6 +196,16 @@ TEST_F(EncodedPushTest, ScalesThatCannotBeAreRefused) {
   for (const float scale : {-1.0f, std::numeric_limits<float>::max()}) {
     std::memcpy(bytes.data() + codec::kInt8BlockBytes, &scale, sizeof(scale));
     ExpectRefused(kInt8, bytes, kElements, "the scale of int8 block 1");
+  }
+}
+
+TEST(WireEncoding, EachHasAnEntryWithItsNumber) {
+  const google::protobuf::EnumDescriptor& numbers = *wire::Encoding_descriptor();
+  EXPECT_EQ(codec::AllEncodings().size() + 1, static_cast<size_t>(numbers.value_count())) << "and one for none";
+  for (const codec::EncodingFacts& facts : codec::AllEncodings()) {
+    const wire::Encoding number = EncodingToWire(facts.encoding);
+    EXPECT_EQ(wire::Encoding_Name(number), absl::StrCat("ENCODING_", absl::AsciiStrToUpper(facts.name)));
+    EXPECT_EQ(CodecFromWire(number)->encoding, facts.encoding);
   }
 }
 

@@ -4,13 +4,14 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/check.h"
 #include "worker/cuda/codec_kernels.h"
 #include "worker/cuda/cuda_status.h"
 
 namespace slackline::worker::gpu {
 namespace {
 
-bool IsTopK(const PlannedChunk& chunk) { return chunk.codec.encoding == codec::Encoding::kTopK; }
+bool IsSparse(const PlannedChunk& chunk) { return FactsOf(chunk.codec).sparse; }
 
 }  // namespace
 
@@ -28,7 +29,7 @@ absl::Status SumEncoder::Allocate(uint64_t elements) {
   const std::vector<PlannedChunk>& chunks = plan_.chunks();
   const bool residual =
       std::any_of(chunks.begin(), chunks.end(), [](const PlannedChunk& chunk) { return chunk.error_feedback; });
-  const bool top_k = std::any_of(chunks.begin(), chunks.end(), IsTopK);
+  const bool top_k = std::any_of(chunks.begin(), chunks.end(), IsSparse);
   const auto allocate = [&](auto** memory, size_t bytes) {
     void* made = nullptr;
     const absl::Status status = Check(cudaMalloc(&made, bytes), "making room for encoded gradients");
@@ -94,10 +95,15 @@ absl::Status SumEncoder::Return(const ChunkStore::Returned& returned) {
       return CheckKernel(ReturnFp16(in, ResidualOf(chunk), stream_), kDoing);
     case codec::Encoding::kInt8:
       return CheckKernel(ReturnInt8(in, ResidualOf(chunk), stream_), kDoing);
-    default:
+    case codec::Encoding::kTopK: {
       const uint64_t pairs = returned.bytes.size / codec::Granularity(chunk.codec);
       return CheckKernel(ReturnTopK({.elements = pairs, .bytes = bytes}, ResidualOf(chunk), stream_), kDoing);
+    }
+    case codec::Encoding::kFp32:
+      break;  // a plan has none
   }
+  SLACKLINE_CHECK(false);
+  return absl::OkStatus();
 }
 
 absl::Status SumEncoder::Encode(size_t index) {
@@ -113,11 +119,16 @@ absl::Status SumEncoder::Encode(size_t index) {
       return CheckKernel(EncodeFp16(values, out, stream_), kDoing);
     case codec::Encoding::kInt8:
       return CheckKernel(EncodeInt8(values, out, stream_), kDoing);
-    default:
+    case codec::Encoding::kTopK: {
       auto* const count = reinterpret_cast<uint64_t*>(block_ + plan_.count_place(index));
       const uint64_t pairs = codec::TopKPairsMax(chunk.codec, chunk.elements);
       return CheckKernel(EncodeTopK(pairs, values, scratch_, out, count, stream_), kDoing);
+    }
+    case codec::Encoding::kFp32:
+      break;  // a plan has none
   }
+  SLACKLINE_CHECK(false);
+  return absl::OkStatus();
 }
 
 absl::Status SumEncoder::Send(const Bucket& bucket) {

@@ -29,7 +29,7 @@ uint64_t ChunkPlan::elements_max() const {
 
 size_t ChunkPlan::SizeIn(const std::byte* block, size_t chunk) const {
   const PlannedChunk& planned = chunks_[chunk];
-  if (planned.codec.encoding != codec::Encoding::kTopK) {
+  if (!FactsOf(planned.codec).sparse) {
     return codec::EncodedBytesMax(planned.codec, planned.elements);
   }
   uint64_t pairs = 0;

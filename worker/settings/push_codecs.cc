@@ -37,7 +37,7 @@ codec::Codec CodecOf(const PushCodecs& codecs, const TensorInfo& tensor) {
 }
 
 bool NeedsFeedback(PushCodecs::ErrorFeedback setting, const codec::Codec& codec) {
-  const bool coarse = codec.encoding == codec::Encoding::kInt8 || codec.encoding == codec::Encoding::kTopK;
+  const bool coarse = FactsOf(codec).coarse;
   const bool lossy = codec.encoding != codec::Encoding::kFp32;
   return setting == PushCodecs::ErrorFeedback::kAlways ? lossy : setting == PushCodecs::ErrorFeedback::kAuto && coarse;
 }
