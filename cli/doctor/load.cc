@@ -4,6 +4,7 @@
 
 #include "cli/run/cluster.h"
 #include "common/job/job_kinds.h"
+#include "common/optimizer/optimizer.h"
 
 namespace slackline::cli::doctor {
 namespace {

@@ -1,11 +1,16 @@
 // Facts about the kinds that a job names.
 #pragma once
 
+#include "common/job/consistency_modes.h"
 #include "common/job/model_kinds.h"
-#include "common/optimizer/optimizer.h"
 #include "job.pb.h"
 
 namespace slackline {
+
+// Declared in common/optimizer/optimizer.h, which the pure cores cannot include.
+enum class OptimizerKind;
+struct OptimizerFacts;
+const OptimizerFacts& FactsOf(OptimizerKind kind);
 
 inline const ModelFacts& FactsOf(const job::Model& model) { return FactsOf(static_cast<ModelKind>(model.kind())); }
 
@@ -23,6 +28,10 @@ inline const OptimizerFacts& FactsOf(const job::Optimizer& optimizer) {
 // Returns the entry of the optimizer that workers use in local training.
 inline const OptimizerFacts& FactsOf(const job::Local& local) {
   return FactsOf(static_cast<OptimizerKind>(local.optimizer()));
+}
+
+inline const ModeFacts& FactsOf(const job::Consistency& consistency) {
+  return FactsOf(static_cast<ConsistencyMode>(consistency.mode()));
 }
 
 // Returns whether workers are scripts, with a model and data of their own.

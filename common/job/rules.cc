@@ -16,6 +16,7 @@
 #include "common/job/coco_rules.h"
 #include "common/job/data_formats.h"
 #include "common/job/job_kinds.h"
+#include "common/job/model_rules.h"
 #include "common/job/path_rules.h"
 #include "common/job/push_samples.h"
 #include "common/job/rule_book.h"
@@ -24,6 +25,7 @@
 #include "common/job/worker_rules.h"
 #include "common/network/interfaces.h"
 #include "common/network/ports.h"
+#include "common/optimizer/optimizer.h"
 
 namespace slackline::job_file {
 namespace {
@@ -31,22 +33,6 @@ namespace {
 constexpr double kClassWeightMax = 1e6;
 // Of Beta(a, a). Long before 1e-300 it draws 0 or 1 alone; there, logarithms of what is drawn overflow.
 constexpr double kMixAlphaMin = 0.001;
-
-// Settings that only some kinds of models have.
-struct ModelSetting {
-  const char* key;
-  bool (*allowed)(const ModelFacts& facts);
-};
-
-constexpr ModelSetting kModelSettings[] = {
-    {"model.hidden", [](const ModelFacts& facts) { return !facts.hidden.empty(); }},
-    {"model.filters", [](const ModelFacts& facts) { return facts.has_filters(); }},
-    {"model.batch_norm", [](const ModelFacts& facts) { return facts.has_filters(); }},
-    {"model.patch_size", [](const ModelFacts& facts) { return facts.has_patches(); }},
-    {"model.checkpointing", [](const ModelFacts& facts) { return facts.has_patches(); }},
-    {"model.stochastic_depth", [](const ModelFacts& facts) { return facts.stochastic_depth.has_value(); }},
-    {"model.dropout", [](const ModelFacts& facts) { return facts.dropout.has_value(); }},
-};
 
 // Settings that only some optimizers have.
 struct OptimizerSetting {
@@ -60,62 +46,26 @@ constexpr OptimizerSetting kOptimizerSettings[] = {
     {"nesterov", &OptimizerFacts::has_momentum}, {"momentum_correction", &OptimizerFacts::has_momentum},
 };
 
+// Settings that only some consistency modes have.
+struct ModeSetting {
+  const char* key;
+  bool (*allowed)(const ModeFacts& facts);
+};
+
+constexpr ModeSetting kModeSettings[] = {
+    {"consistency.staleness_max", [](const ModeFacts& facts) { return facts.has_bound; }},
+    {"consistency.staleness_auto", [](const ModeFacts& facts) { return facts.has_bound; }},
+    {"consistency.staleness_min", [](const ModeFacts& facts) { return facts.has_bound; }},
+    {"consistency.softsync_n", [](const ModeFacts& facts) { return facts.has_groups; }},
+    {"consistency.quorum", [](const ModeFacts& facts) { return facts.has_quorum; }},
+    {"consistency.quorum_deadline_ms", [](const ModeFacts& facts) { return facts.has_quorum; }},
+    {"consistency.staleness_lr", [](const ModeFacts& facts) { return facts.takes_stale(); }},
+    {"consistency.delay_compensation", [](const ModeFacts& facts) { return facts.takes_stale(); }},
+};
+
 class Rules : private RuleBook {
  public:
   using RuleBook::RuleBook;
-
-  void Model(const job::Model& model) {
-    const ModelFacts& facts = FactsOf(model);
-    if (facts.has_filters() && model.filters_size() != 0 && model.filters_size() != 2) {
-      Refuse("model.filters", Count(model.filters_size(), "item"), "exactly two, one for each convolution");
-    }
-    for (const auto& [key, allowed] : kModelSettings) {
-      if (allowed(facts)) continue;
-      NeedsOther(model, key, "model.kind: " + AnyOfText(AllModels(), allowed), std::string(facts.name));
-    }
-    if (model.init() != job::Model::TRUNCATED_NORMAL) {
-      NeedsOther(model, "model.init_std", "model.init: truncated_normal",
-                 EnumName(*job::Model::Init_descriptor()->FindValueByNumber(model.init())));
-    }
-  }
-
-  void TorchScript(const job::Job& job) {
-    const job::Model& model = job.model();
-    const std::string name(FactsOf(model).name);
-    if (model.kind() != job::Model::TORCHSCRIPT) {
-      NeedsOther(model, "model.torchscript", "model.kind: torchscript", name);
-      NeedsOther(model, "model.libraries", "model.kind: torchscript", name);
-      if (job.training().loss() == job::Training::MODEL) {
-        Refuse("training.loss", "model with model.kind: " + name, "model with model.kind: torchscript alone");
-      }
-      return;
-    }
-    if (model.torchscript().empty()) {
-      Refuse("model.torchscript", Quoted(""), "a file that torch.jit.save has written", "model.kind");
-    }
-    NeedsOther(model, "model.init", "a model.kind that is known here", name);
-    NeedsOther(job.worker(), "worker.precision", "a model.kind that is known here", name);
-    if (job.training().loss() != job::Training::MODEL) return;
-    NeedsOther(job.training(), "training.label_smoothing", "a training.loss that is known here",
-               "training.loss: model");
-    NeedsOther(job.training(), "training.class_weights", "a training.loss that is known here", "training.loss: model");
-  }
-
-  // What the C++ worker alone does, a job of scripts cannot have.
-  void External(const job::Job& job) {
-    if (!RunsScripts(job)) return;
-    const std::string needed = "a model.kind that is known here";
-    NeedsOther(job.model(), "model.classes", needed, "external");
-    NeedsOther(job.model(), "model.init", needed, "external");
-    NeedsOther(job.model(), "model.weights", needed, "external");
-    NeedsOther(job.worker(), "worker.groups", needed, "external");
-    NeedsOther(job.worker(), "worker.precision", needed, "external");
-    NeedsOther(job.training(), "training.label_smoothing", needed, "external");
-    NeedsOther(job.training(), "training.class_weights", needed, "external");
-    NeedsOther(job.training(), "training.loss", needed, "external");
-    NeedsOther(job.local(), "local.steps", needed, "external");
-    NeedsOther(job.local(), "local.epochs", needed, "external");
-  }
 
   void Data(const job::Data& data) {
     const std::string format = EnumName(*job::Data::Format_descriptor()->FindValueByNumber(data.format()));
@@ -275,23 +225,21 @@ class Rules : private RuleBook {
     if (local.outlier_factor() > 0 && local.outlier_factor() <= 1) {
       Refuse("local.outlier_factor", NumberText(local.outlier_factor()), "a number above 1, or 0 to keep nothing out");
     }
-    const auto mode = job.consistency().mode();
-    if (mode == job::Consistency::BSP || mode == job::Consistency::SSP) {
+    const ModeFacts& mode = FactsOf(job.consistency());
+    if (mode.waits_for_slowest) {
+      const std::string others = AnyOfText(AllModes(), [](const ModeFacts& other) { return !other.waits_for_slowest; });
       NeedsOther(local, "local.lease_s",
-                 "consistency.mode: async, softsync or quorum, where nobody waits for one who is away",
-                 EnumName(*job::Consistency::Mode_descriptor()->FindValueByNumber(mode)));
+                 absl::StrCat("consistency.mode: ", others, ", where nobody waits for one who is away"),
+                 std::string(mode.name));
     }
     NoneWithLocal(job);
   }
 
   // `action`: of the guard, which may change the bound.
   void Consistency(const job::Consistency& consistency, job::Guard::Action action) {
-    const auto mode = consistency.mode();
-    const std::string name = EnumName(*job::Consistency::Mode_descriptor()->FindValueByNumber(mode));
-    if (mode != job::Consistency::SSP) {
-      for (const char* key : {"staleness_max", "staleness_auto", "staleness_min"}) {
-        NeedsOther(consistency, absl::StrCat("consistency.", key), "consistency.mode: ssp", name);
-      }
+    const ModeFacts& facts = FactsOf(consistency);
+    if (!facts.has_bound) {
+      // A bound is refused below.
     } else if (!consistency.staleness_auto() && action != job::Guard::TIGHTEN) {
       NeedsOther(consistency, "consistency.staleness_min", "consistency.staleness_auto: true or guard.action: tighten",
                  "a fixed bound");
@@ -299,31 +247,23 @@ class Rules : private RuleBook {
       Refuse("consistency.staleness_min", absl::StrCat(consistency.staleness_min()),
              absl::StrCat("at most consistency.staleness_max (", consistency.staleness_max(), ")"));
     }
-    if (mode != job::Consistency::SOFTSYNC) {
-      NeedsOther(consistency, "consistency.softsync_n", "consistency.mode: softsync", name);
-    }
-    if (mode != job::Consistency::QUORUM) {
-      NeedsOther(consistency, "consistency.quorum", "consistency.mode: quorum", name);
-      NeedsOther(consistency, "consistency.quorum_deadline_ms", "consistency.mode: quorum", name);
-    }
-    // Nothing is stale there that is applied.
-    if (mode == job::Consistency::BSP || mode == job::Consistency::QUORUM) {
-      NeedsOther(consistency, "consistency.staleness_lr", "consistency.mode: async, ssp or softsync", name);
-      NeedsOther(consistency, "consistency.delay_compensation", "consistency.mode: async, ssp or softsync", name);
+    for (const auto& [key, allowed] : kModeSettings) {
+      if (allowed(facts)) continue;
+      NeedsOther(consistency, key, "consistency.mode: " + AnyOfText(AllModes(), allowed), std::string(facts.name));
     }
     DelayCompensation(consistency);
   }
 
-  void Guard(const job::Guard& guard, job::Consistency::Mode mode) {
+  void Guard(const job::Guard& guard, const ModeFacts& mode) {
     const std::string action = EnumName(*job::Guard::Action_descriptor()->FindValueByNumber(guard.action()));
     if (guard.loss_factor() > 0 && guard.loss_factor() <= 1) {
       Refuse("guard.loss_factor", NumberText(guard.loss_factor()), "a number above 1, or 0 for any loss");
     }
-    if (guard.action() == job::Guard::TIGHTEN && mode != job::Consistency::SSP) {
-      Refuse("guard.action",
-             absl::StrCat(action, " together with ",
-                          EnumName(*job::Consistency::Mode_descriptor()->FindValueByNumber(mode))),
-             "tighten only with consistency.mode: ssp, which has a bound");
+    if (guard.action() == job::Guard::TIGHTEN && !mode.has_bound) {
+      Refuse("guard.action", absl::StrCat(action, " together with ", mode.name),
+             absl::StrCat("tighten only with consistency.mode: ",
+                          AnyOfText(AllModes(), [](const ModeFacts& other) { return other.has_bound; }),
+                          ", which has a bound"));
     }
     const bool watches = guard.loss_max() > 0 || guard.loss_factor() > 0 || guard.gradient_norm_max() > 0;
     if (guard.action() != job::Guard::WARN && !watches) {
@@ -383,9 +323,10 @@ class Rules : private RuleBook {
       Refuse("durability.mode", "replicated", "none or snapshot with consistency.delay_compensation: adaptive",
              "consistency.delay_compensation");
     }
-    if (durability.mode() == job::Durability::REPLICATED && consistency.mode() == job::Consistency::SOFTSYNC) {
+    if (durability.mode() == job::Durability::REPLICATED && FactsOf(consistency).answers_first) {
       // It answers a push before it is in a step, and so in a copy.
-      Refuse("durability.mode", "replicated", "none or snapshot with consistency.mode: softsync", "consistency.mode");
+      Refuse("durability.mode", "replicated",
+             absl::StrCat("none or snapshot with consistency.mode: ", FactsOf(consistency).name), "consistency.mode");
     }
     const double most = durability.server_return_s() / 2;
     if (durability.mode() == job::Durability::NONE || durability.scheduler_return_s() <= most) return;
@@ -511,10 +452,10 @@ class Rules : private RuleBook {
 
   void MomentumCorrection(const job::Optimizer& optimizer, const job::Consistency& consistency) {
     if (optimizer.momentum_correction() == job::MomentumCorrection::NONE || !FactsOf(optimizer).has_momentum) return;
-    const auto mode = consistency.mode();
-    if (mode == job::Consistency::BSP || mode == job::Consistency::QUORUM) {
-      NeedsOther(optimizer, "optimizer.momentum_correction", "consistency.mode: async, ssp or softsync",
-                 EnumName(*job::Consistency::Mode_descriptor()->FindValueByNumber(mode)));
+    const ModeFacts& mode = FactsOf(consistency);
+    if (!mode.takes_stale()) {
+      const std::string others = AnyOfText(AllModes(), [](const ModeFacts& other) { return other.takes_stale(); });
+      NeedsOther(optimizer, "optimizer.momentum_correction", "consistency.mode: " + others, std::string(mode.name));
     }
     if (optimizer.momentum() == 0) {
       Refuse("optimizer.momentum_correction", "asynchrony without momentum",
@@ -563,16 +504,14 @@ class Rules : private RuleBook {
 void CheckRules(const job::Job& job, const std::string& name, const Origins& origins, Mistakes& mistakes) {
   Rules rules(name, origins, mistakes);
   rules.Names(job);
-  rules.Model(job.model());
-  rules.TorchScript(job);
-  rules.External(job);
+  CheckModelRules(job, name, origins, mistakes);
   rules.Data(job.data());
   rules.Peers(job.data().cache(), job.security());
   rules.Mixing(job.data().augment(), job.training());
   rules.ClassWeights(job.training(), job.model().classes());
   rules.Optimizer(job);
   rules.Consistency(job.consistency(), job.guard().action());
-  rules.Guard(job.guard(), job.consistency().mode());
+  rules.Guard(job.guard(), FactsOf(job.consistency()));
   rules.Training(job.training());
   rules.Evaluations(job.training(), job.checkpoint());
   rules.Local(job);

@@ -71,6 +71,7 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "common/ids.h"
+#include "common/job/consistency_modes.h"
 #include "ps/consistency/clock_counts.h"
 #include "ps/consistency/events.h"
 #include "ps/consistency/newest_incarnations.h"
@@ -78,7 +79,7 @@
 
 namespace slackline::ps {
 
-enum class Mode { kAsync, kSsp, kBsp, kSoftsync, kQuorum };
+using Mode = ConsistencyMode;
 enum class Weighting { kSamples, kUniform };
 enum class StalenessLr { kNone, kInverse };
 

@@ -10,6 +10,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "common/checkpoint/model_reader.h"
+#include "common/job/job_kinds.h"
 #include "common/kill_point.h"
 #include "common/logging.h"
 #include "ps/base/readable.h"
@@ -95,8 +96,9 @@ absl::Status CheckShards(const wire::InstallShardsRequest& request, const job::J
   }
   if (absl::Status status = CheckParts(request, job.optimizer().groups_size()); !status.ok()) return status;
   if (absl::Status status = CheckFits(request); !status.ok()) return status;
-  if (request.replicated() && job.consistency().mode() == job::Consistency::SOFTSYNC) {
-    return absl::InvalidArgumentError("softsync with backups: it answers a push before it is in a step");
+  if (request.replicated() && FactsOf(job.consistency()).answers_first) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(FactsOf(job.consistency()).name, " with backups: it answers a push before it is in a step"));
   }
   const uint64_t workers = job.cluster().workers();
   const uint64_t bytes = WeightBytes(request), needed = StagingBytesNeeded(job, bytes, workers);

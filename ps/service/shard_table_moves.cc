@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/counted.h"
+#include "common/job/job_kinds.h"
 #include "common/kill_point.h"
 #include "common/logging.h"
 #include "ps/service/shard_table.h"
@@ -25,8 +26,9 @@ absl::Status ShardTable::AttachTaker(ReplicaSink& sink, const wire::BackupHello&
   if (log_ != nullptr && log_->move() == 0) {
     return absl::FailedPreconditionError("shards of a server with a backup cannot move (durability.mode)");
   }
-  if (job_.consistency().mode() == job::Consistency::SOFTSYNC) {
-    return absl::FailedPreconditionError("shards cannot move in softsync: it answers a push before it is in a step");
+  if (const ModeFacts& mode = FactsOf(job_.consistency()); mode.answers_first) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("shards cannot move in ", mode.name, ": it answers a push before it is in a step"));
   }
   std::set<ShardId> shards;
   for (const uint32_t shard : hello.shards()) {

@@ -2,23 +2,17 @@
 
 #include <algorithm>
 
+#include "common/job/job_kinds.h"
+
 namespace slackline::ps {
 namespace {
 
 // Number of pushes of so many workers that a shard may have to hold at once.
 uint64_t PushesHeld(const job::Job& job, uint64_t workers) {
-  switch (job.consistency().mode()) {
-    case job::Consistency::ASYNC:
-    case job::Consistency::SSP:
-      return 1;
-    case job::Consistency::BSP:
-    case job::Consistency::QUORUM:
-      // All but one have sent what the window allows, and the step waits for that one's.
-      return (workers - 1) * job.wire().window() + 1;
-    case job::Consistency::SOFTSYNC:
-      return std::max<uint64_t>(1, workers / job.consistency().softsync_n());
-  }
-  return 1;
+  const ModeFacts& mode = FactsOf(job.consistency());
+  if (mode.has_groups) return std::max<uint64_t>(1, workers / job.consistency().softsync_n());
+  // All but one have sent what the window allows, and the step waits for that one's.
+  return mode.synchronous ? (workers - 1) * job.wire().window() + 1 : 1;
 }
 
 }  // namespace
@@ -31,9 +25,9 @@ uint64_t WeightBytes(const wire::InstallShardsRequest& request) {
 
 uint64_t StagingBytesMax(const job::Job& job, uint64_t weight_bytes, uint64_t workers) {
   if (job.limits().staging_bytes_max() > 0) return job.limits().staging_bytes_max();
-  // In softsync what is held was answered: its worker may be sending as much as the window allows again.
-  const bool softsync = job.consistency().mode() == job::Consistency::SOFTSYNC;
-  return weight_bytes * (uint64_t{job.wire().window()} * workers + (softsync ? PushesHeld(job, workers) : 1));
+  // Pushes that are held and answered leave their workers free to send as much as the window allows again.
+  const bool answered = FactsOf(job.consistency()).answers_first;
+  return weight_bytes * (uint64_t{job.wire().window()} * workers + (answered ? PushesHeld(job, workers) : 1));
 }
 
 uint64_t StagingBytesNeeded(const job::Job& job, uint64_t weight_bytes, uint64_t workers) {

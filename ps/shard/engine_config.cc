@@ -1,32 +1,14 @@
 #include "ps/shard/engine_config.h"
 
+#include "common/job/job_kinds.h"
 #include "common/job/push_samples.h"
 
 namespace slackline::ps {
-namespace {
-
-Mode ToMode(job::Consistency::Mode mode) {
-  switch (mode) {
-    case job::Consistency::ASYNC:
-      return Mode::kAsync;
-    case job::Consistency::SSP:
-      return Mode::kSsp;
-    case job::Consistency::BSP:
-      return Mode::kBsp;
-    case job::Consistency::SOFTSYNC:
-      return Mode::kSoftsync;
-    case job::Consistency::QUORUM:
-      return Mode::kQuorum;
-  }
-  return Mode::kSsp;
-}
-
-}  // namespace
 
 EngineConfig MakeEngineConfig(const job::Job& job, const Timeouts& timeouts, uint64_t samples_per_epoch) {
   const job::Consistency& consistency = job.consistency();
   EngineConfig config;
-  config.mode = ToMode(consistency.mode());
+  config.mode = FactsOf(consistency).mode;
   config.staleness_max = consistency.staleness_max();
   config.softsync_n = consistency.softsync_n();
   config.quorum = consistency.quorum();

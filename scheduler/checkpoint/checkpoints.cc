@@ -7,6 +7,7 @@
 #include "absl/strings/str_format.h"
 #include "common/check.h"
 #include "common/checkpoint/names.h"
+#include "common/job/job_kinds.h"
 #include "scheduler/watch/early_stopping.h"
 
 namespace slackline::scheduler {
@@ -22,7 +23,7 @@ constexpr uint64_t kForgottenCheckpoints = 10;
 
 bool TakesStepsTogether(const job::Job& job) {
   // The sets of a quorum may differ between shards: their versions say nothing about one another.
-  return job.consistency().mode() == job::Consistency::BSP;
+  return FactsOf(job.consistency()).in_lockstep();
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/job/job_kinds.h"
 #include "common/job/push_samples.h"
 #include "scheduler/control/job_course.h"
 #include "scheduler/control/job_view.h"
@@ -97,8 +98,7 @@ void JobCourse::ExpelStalled(absl::Time now) {
   std::vector<Holder> waiting;
   std::vector<uint64_t> clocks;
   // In the other modes no worker waits for another one.
-  const auto mode = job_.config.job.consistency().mode();
-  bool all_wait = mode != job::Consistency::ASYNC && mode != job::Consistency::SOFTSYNC && job_.AllServersThere().ok();
+  bool all_wait = FactsOf(job_.config.job.consistency()).waits() && job_.AllServersThere().ok();
   for (const auto& [id, worker] : job_.membership.workers()) {
     const Holder holder = {id, worker.incarnation};
     auto since = job_.workers.work_since.find(holder);

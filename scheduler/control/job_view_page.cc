@@ -8,6 +8,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_format.h"
+#include "common/job/job_kinds.h"
 #include "scheduler/base/job_state_name.h"
 #include "scheduler/status/status_limits.h"
 #include "scheduler/watch/totals.h"
@@ -135,7 +136,7 @@ void JobView::ViewWorkers(absl::Time now, wire::JobStatus& out) const {
   }
   // Clocks come with heartbeats, which are not of one moment; nobody is further ahead than the mode lets it be.
   uint64_t slack_max = job_.watch.bound().value_or(std::numeric_limits<uint64_t>::max());
-  if (job_.config.job.consistency().mode() == job::Consistency::BSP) slack_max = 0;
+  if (FactsOf(job_.config.job.consistency()).in_lockstep()) slack_max = 0;
   for (wire::WorkerView& view : workers) {
     if (view.state() == "live") view.set_slack(std::min(view.clock() - counts.clock_min(), slack_max));
   }

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/counted.h"
+#include "common/job/job_kinds.h"
 #include "common/kill_point.h"
 #include "scheduler/shards/link_shares.h"
 #include "scheduler/shards/rebalance.h"
@@ -20,9 +21,9 @@ absl::Status Moves::CanMove() const {
     return absl::FailedPreconditionError(
         "durability.mode is replicated: shards that have backups cannot move; allowed are snapshot and none");
   }
-  if (job.consistency().mode() == job::Consistency::SOFTSYNC) {
-    return absl::FailedPreconditionError(
-        "consistency.mode is softsync, which answers a push before it is in a step: its shards cannot move");
+  if (const ModeFacts& mode = FactsOf(job.consistency()); mode.answers_first) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "consistency.mode is ", mode.name, ", which answers a push before it is in a step: its shards cannot move"));
   }
   if (job.consistency().delay_compensation() == job::DelayCompensation::ADAPTIVE) {
     return absl::FailedPreconditionError(

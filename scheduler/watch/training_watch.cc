@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "common/job/job_kinds.h"
 #include "common/job/push_samples.h"
 
 namespace slackline::scheduler {
@@ -24,7 +25,7 @@ DivergenceGuard GuardOf(const job::Job& job) {
 }
 
 std::optional<StalenessBound> BoundOf(const job::Consistency& consistency) {
-  if (consistency.mode() != job::Consistency::SSP) return std::nullopt;
+  if (!FactsOf(consistency).has_bound) return std::nullopt;
   StalenessBound::Config bound;
   bound.most = consistency.staleness_max();
   bound.least = std::min<uint64_t>(consistency.staleness_min(), bound.most);

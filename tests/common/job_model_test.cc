@@ -5,6 +5,7 @@
 #include "absl/strings/ascii.h"
 #include "common/job/job_file.h"
 #include "common/job/job_kinds.h"
+#include "common/optimizer/optimizer.h"
 
 namespace slackline::job_model_test {
 namespace {
@@ -32,6 +33,17 @@ TEST(JobModel, EachOptimizerHasAnEntryWithItsNameAndNumber) {
       EXPECT_EQ(absl::AsciiStrToLower(kind->name()), facts.name);
       EXPECT_EQ(&FactsOf(facts.kind), &facts) << "two entries of one kind";
     }
+  }
+}
+
+TEST(JobModel, EachConsistencyModeHasAnEntryWithItsNameAndNumber) {
+  const google::protobuf::EnumDescriptor& modes = *job::Consistency::Mode_descriptor();
+  EXPECT_EQ(AllModes().size(), static_cast<size_t>(modes.value_count()));
+  for (const ModeFacts& facts : AllModes()) {
+    const auto* mode = modes.FindValueByNumber(static_cast<int>(facts.mode));
+    ASSERT_NE(mode, nullptr) << facts.name;
+    EXPECT_EQ(absl::AsciiStrToLower(mode->name()), facts.name);
+    EXPECT_EQ(&FactsOf(facts.mode), &facts) << "two entries of one mode";
   }
 }
 
