@@ -52,7 +52,7 @@ THIRD_PARTIES = {
 # Where each may be included: folders end in '/', files are patterns of whole paths. What a process room may not, no
 # test or bench of another room may either: they come in by name.
 ALLOWED = {
-    "torch": ["worker/model/(networks|torch)/.*", "tests/worker/.*", "bench/.*"],
+    "torch": ["worker/model/(losses|networks|torch)/.*", "tests/worker/.*", "bench/.*"],
     "cuda": ["worker/cuda/.*", "tests/worker/gpu_.*", "tests/worker/played/.*", "bench/gpu_.*"],
     "grpc": [
         "common/rpc/.*", "common/security/(guard|security)\\.(h|cc)", "tests/.*", "bench/.*", "cli/.*",

@@ -5,8 +5,8 @@
 
 #include "common/check.h"
 #include "worker/model/head_layout.h"
+#include "worker/model/losses/view_loss.h"
 #include "worker/model/networks/autocast.h"
-#include "worker/model/networks/view_loss.h"
 
 namespace slackline::worker {
 

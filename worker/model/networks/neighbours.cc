@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "worker/model/networks/view_loss.h"
+#include "worker/model/losses/view_loss.h"
 
 namespace slackline::worker {
 namespace {

@@ -9,12 +9,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "worker/model/layout.h"
+#include "worker/model/losses/training_loss.h"
 #include "worker/model/networks/autocast.h"
 #include "worker/model/networks/flat_tensors.h"
 #include "worker/model/networks/network.h"
 #include "worker/model/stage_plan.h"
 #include "worker/model/torch/score.h"
-#include "worker/model/torch/training_loss.h"
 
 namespace slackline::worker {
 namespace {

@@ -20,6 +20,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
 #include "worker/model/layout.h"
+#include "worker/model/losses/training_loss.h"
 #include "worker/model/model.h"
 #include "worker/model/networks/autocast.h"
 #include "worker/model/networks/flat_tensors.h"
@@ -33,7 +34,6 @@
 #include "worker/model/torch/graph_recorder.h"
 #include "worker/model/torch/recorded_step.h"
 #include "worker/model/torch/score.h"
-#include "worker/model/torch/training_loss.h"
 
 namespace slackline::worker {
 namespace {

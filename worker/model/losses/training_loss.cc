@@ -1,4 +1,4 @@
-#include "worker/model/torch/training_loss.h"
+#include "worker/model/losses/training_loss.h"
 
 #include <ATen/ATen.h>
 

@@ -1,4 +1,4 @@
-#include "worker/model/networks/view_loss.h"
+#include "worker/model/losses/view_loss.h"
 
 #include <ATen/ATen.h>
 
