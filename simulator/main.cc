@@ -25,6 +25,7 @@
 #include "common/version_text.h"
 #include "scheduler/record/run_folder.h"
 #include "simulator/cluster.h"
+#include "simulator/no_computation.h"
 #include "simulator/rules.h"
 #include "simulator/torch_computation.h"
 #include "simulator/view.h"

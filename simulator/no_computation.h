@@ -4,7 +4,9 @@
 #include <memory>
 #include <utility>
 
+#include "absl/status/statusor.h"
 #include "simulator/computation.h"
+#include "worker/settings/job_config.h"
 
 namespace slackline::simulator {
 
@@ -35,5 +37,9 @@ class NoComputation final : public Computation {
  private:
   const Learned learned_;
 };
+
+// Returns a computation with the sizes of the same model and data. Its gradients are empty, and its evaluations cover 0
+// images.
+absl::StatusOr<std::unique_ptr<Computation>> MakeNoComputation(const worker::WorkerConfig& config);
 
 }  // namespace slackline::simulator

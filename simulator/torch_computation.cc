@@ -11,7 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "common/clock.h"
-#include "simulator/no_computation.h"
+#include "simulator/loaded_job.h"
 #include "simulator/step_task.h"
 #include "worker/base/gradient_norm.h"
 #include "worker/evaluation/evaluator.h"
@@ -205,25 +205,11 @@ class TorchComputation final : public Computation {
   std::vector<std::thread> threads_;
 };
 
-// The data and the model that fits them.
-struct Loaded {
-  images::JobData data;
-  worker::ModelSpec spec;
-};
-
-absl::StatusOr<Loaded> Load(const worker::WorkerConfig& config) {
-  absl::StatusOr<images::JobData> data = images::OpenJobData(config.data);
-  if (!data.ok()) return data.status();
-  absl::StatusOr<worker::ModelSpec> spec = worker::FitModel(config, data->train);
-  if (!spec.ok()) return spec.status();
-  return Loaded{*std::move(data), *std::move(spec)};
-}
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Computation>> MakeTorchComputation(const worker::WorkerConfig& config,
                                                                   uint32_t threads) {
-  absl::StatusOr<Loaded> loaded = Load(config);
+  absl::StatusOr<LoadedJob> loaded = LoadJob(config);
   if (!loaded.ok()) return loaded.status();
   worker::SetComputeThreads(1);
   std::vector<std::unique_ptr<Model>> models;
@@ -237,15 +223,6 @@ absl::StatusOr<std::unique_ptr<Computation>> MakeTorchComputation(const worker::
   auto computation = std::make_unique<TorchComputation>(config, std::move(loaded->data), std::move(own));
   for (std::unique_ptr<Model>& model : models) computation->AddThread(std::move(model));
   return computation;
-}
-
-absl::StatusOr<std::unique_ptr<Computation>> MakeNoComputation(const worker::WorkerConfig& config) {
-  absl::StatusOr<Loaded> loaded = Load(config);
-  if (!loaded.ok()) return loaded.status();
-  absl::StatusOr<worker::Layout> layout = worker::MakeLayout(loaded->spec);
-  if (!layout.ok()) return layout.status();
-  return std::make_unique<NoComputation>(Learned{layout->tensors, layout->elements, layout->trained_elements,
-                                                 loaded->data.train.size(), loaded->data.test.size()});
 }
 
 }  // namespace slackline::simulator

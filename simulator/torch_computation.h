@@ -14,8 +14,4 @@ namespace slackline::simulator {
 //   kNotFound, kInvalidArgument  the data cannot be read or does not fit the model
 absl::StatusOr<std::unique_ptr<Computation>> MakeTorchComputation(const worker::WorkerConfig& config, uint32_t threads);
 
-// Returns a computation with the sizes of the same model and data. Its gradients are empty, and its evaluations cover 0
-// images.
-absl::StatusOr<std::unique_ptr<Computation>> MakeNoComputation(const worker::WorkerConfig& config);
-
 }  // namespace slackline::simulator

@@ -1,0 +1,18 @@
+// What is known of a job before anything is computed: its images, and the model that fits them.
+#pragma once
+
+#include "absl/status/statusor.h"
+#include "images/formats/data_format.h"
+#include "worker/settings/job_config.h"
+
+namespace slackline::simulator {
+
+struct LoadedJob {
+  images::JobData data;
+  worker::ModelSpec spec;
+};
+
+//   kNotFound, kInvalidArgument  the data cannot be read or does not fit the model
+absl::StatusOr<LoadedJob> LoadJob(const worker::WorkerConfig& config);
+
+}  // namespace slackline::simulator
