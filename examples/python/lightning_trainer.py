@@ -35,12 +35,14 @@ class Patterns(lightning.LightningModule):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--pictures", type=int, default=4000, help="to train on")
+    parser.add_argument("--bf16", action="store_true", help="parameters in bfloat16; the servers' stay float32")
+    parser.add_argument("--loaders", type=int, default=0, help="processes that make batches")
     options = parser.parse_args()
     train, test = pictures(options.pictures, noise=2.0, seed=1), pictures(1000, noise=2.0, seed=2)
 
     def measure(module):
         inputs, labels = test.tensors
-        outputs = module.network(inputs)
+        outputs = module.network(inputs.to(module.device, module.dtype)).float().cpu()
         accuracy = (outputs.argmax(1) == labels).float().mean()
         return {"loss": module.loss(outputs, labels).item(), "accuracy": accuracy.item()}
 
@@ -48,9 +50,10 @@ def main():
         torch.manual_seed(worker.seed)  # all workers begin alike
         strategy = SlacklineStrategy(worker, measure=measure, test_samples=len(test))
         trainer = lightning.Trainer(
-            strategy=strategy, max_epochs=-1, enable_checkpointing=False, logger=False,
+            strategy=strategy, precision="bf16-true" if options.bf16 else "32-true", max_epochs=-1, enable_checkpointing=False, logger=False,
             enable_progress_bar=False, enable_model_summary=False)  # fmt: skip
-        loader = DataLoader(train, batch_size=worker.batch_size, sampler=worker.sampler(len(train)))
+        loader = DataLoader(train, batch_size=worker.batch_size, sampler=worker.sampler(len(train)),
+                            num_workers=options.loaders)  # fmt: skip
         trainer.fit(Patterns(), loader)
         print(f"{worker.name} took {worker.clock} steps: {worker.reason}")
 

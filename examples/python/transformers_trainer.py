@@ -42,13 +42,18 @@ def accuracy(prediction):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--sentences", type=int, default=2000, help="to train on")
+    parser.add_argument("--bf16", action="store_true", help="parameters in bfloat16; the servers' stay float32")
+    parser.add_argument("--loaders", type=int, default=0, help="processes that make batches")
     options = parser.parse_args()
     with slackline.connect() as worker, tempfile.TemporaryDirectory() as folder:
         torch.manual_seed(worker.seed)  # all workers begin alike
         model = BertForSequenceClassification(BertConfig(
             vocab_size=WORDS, hidden_size=32, num_hidden_layers=1, num_attention_heads=2, intermediate_size=64,
             max_position_embeddings=LENGTH, num_labels=CLASSES))  # fmt: skip
-        arguments = TrainingArguments(folder, use_cpu=True, report_to="none", seed=worker.seed, logging_steps=20)
+        if options.bf16:
+            model.to(torch.bfloat16)
+        arguments = TrainingArguments(folder, report_to="none", seed=worker.seed, logging_steps=20,
+                                      dataloader_num_workers=options.loaders)  # fmt: skip
         trainer = SlacklineTrainer(worker=worker, model=model, args=arguments, compute_metrics=accuracy,
                                    train_dataset=Sentences(options.sentences, seed=1),
                                    eval_dataset=Sentences(500, seed=2))  # fmt: skip

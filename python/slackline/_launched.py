@@ -18,6 +18,11 @@ class Launched(NamedTuple):
     worker: Optional[str]
     # KEY=VALUE of the job file that are this process's own: threads, the address to listen on.
     settings: tuple[str, ...] = ()
+    # Number of this script among those of its machine, and how many these are.
+    local_rank: int = 0
+    local_world_size: int = 1
+    # Cores of this script, where several share a machine.
+    cores: tuple[int, ...] = ()
     # Where this is in the network.
     topology: str = ""
     # SIGTERM is for the supervisor, too, and it decides what becomes of this process: with SIGINT.
@@ -31,6 +36,9 @@ class Launched(NamedTuple):
             scheduler=os.environ.get("SLACKLINE_SCHEDULER") or None,
             worker=os.environ.get("SLACKLINE_WORKER") or None,
             settings=tuple(line for line in os.environ.get("SLACKLINE_SET", "").splitlines() if line.strip()),
+            local_rank=int(os.environ.get("SLACKLINE_LOCAL_RANK", "0")),
+            local_world_size=int(os.environ.get("SLACKLINE_LOCAL_WORLD_SIZE", "1")),
+            cores=tuple(int(core) for core in os.environ.get("SLACKLINE_CORES", "").split(",") if core),
             topology=os.environ.get("SLACKLINE_TOPOLOGY", ""),
             supervised=os.environ.get("SLACKLINE_SUPERVISED", "") not in ("", "0"),
         )

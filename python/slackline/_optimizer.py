@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 _AVERAGED = (nn.modules.batchnorm._NormBase,)
 # What scripts set in param_groups of torch.optim.
 _THE_JOBS = ("lr", "momentum", "nesterov", "weight_decay")
+_DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 
 
 class Optimizer:
@@ -31,7 +32,8 @@ class Optimizer:
 
     The trained parameters become views of one flat float32 vector, in the order of named_parameters(). The vector ends with
     the running means and variances of batch and instance norm, which the servers average over the workers. It has one element
-    for each element of these tensors. Parameters on other devices than the CPU stay there and are copied.
+    for each element of these tensors. Parameters on other devices than the CPU, and those in bfloat16 or float16, stay as they
+    are and are copied: the servers keep and update float32 weights, whose rounded values the model gets.
 
     Frozen parameters and other buffers stay as they are, and must be alike in all workers. The script must not write to
     trained parameters once the worker has joined.
@@ -44,8 +46,12 @@ class Optimizer:
             script changes gradients before step(), as torch.amp.GradScaler does. With parameters on several devices,
             gradients leave in step() only.
 
+    With a torch.amp.GradScaler, scaler.step(optimizer) divides the gradients by the scale. Where one is not finite, nothing is
+    pushed, and the samples of the step are left out.
+
     Raises:
-        TypeError: `model` is no Module, or a trained parameter is not a dense float32 tensor, or gets sparse gradients.
+        TypeError: `model` is no Module, or a trained parameter is not a dense tensor of float32, bfloat16 or float16, or gets
+            sparse gradients.
         ValueError: No parameter requires a gradient, a trained parameter is empty, or `accumulate` is below 1.
         FailedPreconditionError: The worker has an optimizer already.
     """
@@ -164,6 +170,10 @@ class Optimizer:
         if samples is None and not self._warned:
             self._warn_of_batches()
         self._worker._before_step()
+        if self._overflowed():
+            self._worker._skip_step(samples)
+            self._begin_step()
+            return loss
         self._begin_push()
         with torch.no_grad():
             if not self._leaving:
@@ -237,11 +247,24 @@ class Optimizer:
 
     @property
     def _step_supports_amp_scaling(self) -> bool:
-        """What torch.amp.GradScaler asks before a step: the last moment to tell it."""
+        """What torch.amp.GradScaler asks before a step. It then says in attributes what is to be done to gradients, for as long as
+        step() takes, which it calls even where they are not finite."""
         if self._overlap and self._worker._may_leave_early():
             raise RuntimeError(
                 "gradients leave during backward, still scaled: with a GradScaler the optimizer is made with overlap=False"
             )
+        return True
+
+    def _overflowed(self) -> bool:
+        """Takes the scale of a GradScaler off the gradients, unless one of them is not finite."""
+        scale, found = getattr(self, "grad_scale", None), getattr(self, "found_inf", None)
+        if found is not None and float(found):
+            return True
+        if scale is not None:
+            inverse = float(1 / scale.double())
+            gradients = [one.grad for one in self._parameters if one.grad is not None]
+            with torch.no_grad():
+                torch._foreach_mul_(gradients, inverse)
         return False
 
     @property
@@ -341,6 +364,8 @@ class Optimizer:
         get_total_norm = getattr(nn.utils, "get_total_norm", None)  # torch 2.6 and newer
         if get_total_norm is None or not gradients or not all(map(_staging.is_staged, gradients)):
             return None
+        if any(one.dtype != torch.float32 for one in gradients):
+            return None  # their sums would be rounded to a few digits
         norm = float(get_total_norm(gradients))
         return norm if math.isfinite(norm) else None
 
@@ -473,10 +498,8 @@ def _check_parameter(name: str, parameter: torch.Tensor) -> None:
         raise TypeError(f"parameter {name} has no shape yet, as its layer is lazy: call the model once before")
     if parameter.layout != torch.strided:
         raise TypeError(f"parameter {name} has layout {parameter.layout}; allowed are dense ones (torch.strided)")
-    if parameter.dtype != torch.float32:
-        raise TypeError(
-            f"parameter {name} is {parameter.dtype}; allowed is torch.float32 (torch.autocast computes in others)"
-        )
+    if parameter.dtype not in _DTYPES:
+        raise TypeError(f"parameter {name} is {parameter.dtype}; allowed are {', '.join(map(str, _DTYPES))}")
     if parameter.device.type == "meta":
         raise TypeError(f"parameter {name} is on meta; allowed is a device with memory")
     if parameter.numel() == 0:

@@ -19,8 +19,8 @@ Pair = tuple[torch.Tensor, torch.Tensor]
 
 
 def is_staged(tensor: torch.Tensor) -> bool:
-    """Whether it is exchanged by a copy on the host; else it, or its gradient, is a view of what is exchanged."""
-    return tensor.device.type != "cpu"
+    """Whether it is exchanged by a copy, in float32 and on the host; else it, or its gradient, is a view of what is exchanged."""
+    return tensor.device.type != "cpu" or tensor.dtype != torch.float32
 
 
 class Lane:

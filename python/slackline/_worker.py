@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import atexit
 import math
 import os
-import signal
 import sys
-import threading
 import time
 import warnings
-import weakref
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, Mapping, Optional, Sequence, TypeVar
 
@@ -18,6 +14,7 @@ import torch
 import torch.utils.data
 
 from . import _core
+from ._ending import describe, heed_sigterm, leave_at_exit
 from ._errors import FailedPreconditionError
 from ._launched import Launched
 
@@ -28,8 +25,6 @@ Item = TypeVar("Item")
 Evaluate = Callable[[], Optional[Mapping[str, float]]]
 
 _REPORTABLE = ("loss", "accuracy")
-# Of the first line of an exception, in characters.
-_REASON_MAX = 500
 
 
 def connect(
@@ -79,8 +74,11 @@ def connect(
     _core.log_as(name, log)
     settings = [*launched.settings, *overrides]
     topology = topology or launched.topology
+    if launched.cores and hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, launched.cores)  # and with this thread those that it starts
     worker = Worker(_core.Job(os.fspath(job), settings, os.fspath(address), name, topology), name)
-    _heed_sigterm(launched.supervised)
+    worker.local_rank, worker.local_world_size = launched.local_rank, launched.local_world_size
+    heed_sigterm(launched.supervised)
     if threads is None and launched.worker is not None:
         threads = worker._job.threads
     if threads is not None:
@@ -99,11 +97,16 @@ class Worker:
 
     Attributes:
         name (str): Name of the worker in logs, metrics and the status page.
+        local_rank (int): Number of this script among those that one command has started on this machine, from 0. With several
+            (worker.per_node), each sees GPUs of its own, the first as "cuda:0".
+        local_world_size (int): How many these are.
     """
 
     def __init__(self, job: _core.Job, name: str) -> None:
         self._job = job
         self.name = name
+        self.local_rank = 0
+        self.local_world_size = 1
         self._pid = os.getpid()
         self._optimizer: Optional[Optimizer] = None
         self._sampler: Optional[Sampler] = None
@@ -126,7 +129,7 @@ class Worker:
         self._loss: Optional[float] = None
         self._accuracy: float | None = None
         self._since = time.monotonic()
-        _leave_at_exit(self)
+        leave_at_exit(self)
 
     # --- what is known ---
 
@@ -225,28 +228,33 @@ class Worker:
         if progress:
             yield from self._with_bar(loader)
             return
-        size = getattr(loader, "batch_size", None)
-        ahead = getattr(loader, "num_workers", 0) > 0 and size is not None
-        in_order = self._gives_in_order(loader)
         while not self.done:
             before = (self._taken, self._job.view()[1])
             given = 0
-            self._delivered = self._taken if ahead else None
-            for batch in loader:
-                if ahead:
-                    assert self._delivered is not None and size is not None
-                    self._delivered = min(self._delivered + size, self._drawn)
+            for batch in self._pass(loader, loader):
                 given += 1
-                self._in_order = in_order
-                try:
-                    yield batch
-                finally:
-                    self._in_order = False
+                yield batch
             if given == 0 and not self.done and before == (self._taken, self._job.view()[1]):
                 raise FailedPreconditionError(
                     f"the loader gave no batch, and {len(self._samples) - self._stepped} samples are left: drop_last must "
                     "be False, and its sampler this worker's"
                 )
+
+    def _pass(self, loader: object, batches: Iterable[Item]) -> Iterator[Item]:
+        """Iterates over `batches`, a pass of `loader`, and knows which samples have been passed on where its processes draw ahead."""
+        size = getattr(loader, "batch_size", None)
+        ahead = getattr(loader, "num_workers", 0) > 0 and size is not None
+        in_order = self._gives_in_order(loader)
+        self._delivered = self._taken if ahead else None
+        for batch in batches:
+            if ahead:
+                assert self._delivered is not None and size is not None
+                self._delivered = min(self._delivered + size, self._drawn)
+            self._in_order = in_order
+            try:
+                yield batch
+            finally:
+                self._in_order = False
         self._delivered = None
 
     def _gives_in_order(self, loader: object) -> bool:
@@ -366,7 +374,7 @@ class Worker:
         if kind is None:
             self.leave()
         else:  # the script's own error must not be hidden
-            self._leave_quietly(f"failed: {_describe(kind, error)}")
+            self._leave_quietly(f"failed: {describe(kind, error)}")
 
     def _leave_quietly(self, reason: str) -> None:
         """As leave(), but only prints what goes wrong."""
@@ -410,6 +418,16 @@ class Worker:
         self._check_idle("optimizer.step()")
         if not self._job.is_open and not self.done:
             self._open()
+
+    def _skip_step(self, samples: Optional[int]) -> None:
+        """Leaves out what the step would have had: its gradients are of no use."""
+        if self.done:
+            return
+        count = self._given - self._taken if samples is None else int(samples)
+        self._taken += count
+        self._stepped += count
+        self._range_in_order = False
+        self._job.skip(count)
 
     def _step(self, samples: Optional[int], norm: Optional[float]) -> None:
         if self.done:
@@ -541,51 +559,3 @@ def _figures(result: Any) -> dict[str, float]:
     if not 0 <= figures.get("accuracy", 0.0) <= 1:
         raise ValueError(f"the function of worker.evaluation() returned accuracy={figures['accuracy']}; {words}")
     return figures
-
-
-def _describe(kind: type[BaseException], error: Optional[BaseException]) -> str:
-    """The first line, cut to what fits into a log and a message."""
-    try:
-        text = str(error) if error is not None else ""
-    except Exception as problem:  # pylint: disable=broad-except
-        text = f"its text cannot be had: {type(problem).__name__}"
-    line = text.splitlines()[0] if text else ""
-    if len(line) > _REASON_MAX:
-        line = line[:_REASON_MAX] + "..."
-    return f"{kind.__name__}: {line}" if line else kind.__name__
-
-
-_workers: weakref.WeakSet[Worker] = weakref.WeakSet()
-
-
-def _leave_at_exit(worker: Worker) -> None:
-    if not _workers:
-        atexit.register(_leave_all)
-    _workers.add(worker)
-
-
-def _leave_all() -> None:
-    # What has ended the script, where it was an exception.
-    error: Any = getattr(sys, "last_value", None)
-    for worker in list(_workers):
-        # The interpreter goes, whatever the servers say.
-        worker._leave_quietly("the script is done" if error is None else f"failed: {_describe(type(error), error)}")
-
-
-def _heed_sigterm(supervised: bool) -> None:
-    """SIGTERM ends a script as SystemExit does, so that it leaves; unless the script has a handler of its own. A supervised
-    script that is in its job ignores it, and is told by the scheduler."""
-    if threading.current_thread() is not threading.main_thread():
-        return
-    if signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
-        return
-    pid = os.getpid()
-
-    def handle(number: int, frame: object) -> None:
-        del frame
-        # Processes that were forked from it, such as DataLoader's, are ended by it with this signal.
-        has_left = len(_workers) > 0 and all(worker._left for worker in _workers)
-        if not supervised or os.getpid() != pid or has_left:
-            sys.exit(128 + number)
-
-    signal.signal(signal.SIGTERM, handle)

@@ -149,6 +149,12 @@ class Job {
     return "ended";
   }
 
+  void Skip(uint64_t samples) {
+    caller_->CheckProcess();
+    CheckIdle("optimizer.step()");
+    if (!leaving_) worker().Skip(samples);
+  }
+
   // Of 0 samples: there is none. After the last one, writes the weights.
   void Evaluated(uint64_t samples, double loss, double accuracy, double seconds) {
     if (leaving_) return;
@@ -314,6 +320,7 @@ NB_MODULE(_core, module) {
       .def("ready", &Job::Ready, nb::arg("from_element"))
       .def("step", &Job::Step, nb::arg("samples"), nb::arg("loss").none(), nb::arg("correct").none(),
            nb::arg("gradient_norm").none(), nb::arg("compute_seconds"))
+      .def("skip", &Job::Skip, nb::arg("samples"))
       .def("evaluated", &Job::Evaluated, nb::arg("samples"), nb::arg("loss"), nb::arg("accuracy"), nb::arg("seconds"))
       .def("alive", &Job::Alive)
       .def("set_busy_elsewhere", &Job::SetBusyElsewhere, nb::arg("busy"))

@@ -10,9 +10,9 @@ from needs import needs
 
 
 class Integrations(launch_test.Launched):
-    def check(self, script, job, least):
+    def check(self, script, job, least, *arguments):
         run = self.launch(launch_test.OPTIONS.examples / script, "--servers", "1", "--workers", "2",
-                          job=launch_test.OPTIONS.examples / job)
+                          job=launch_test.OPTIONS.examples / job, arguments=arguments)
         self.assertEqual(run.wait(240), 0, run.diagnosis())
         for name in ("worker-1", "worker-2"):
             self.assertIn("steps: training is complete", self.log(run, name), run.diagnosis())
@@ -23,9 +23,18 @@ class Integrations(launch_test.Launched):
     def test_transformers(self):
         self.check("transformers_trainer.py", "sentences.yaml", 0.5)
 
+    @needs("transformers")
+    @needs("accelerate")
+    def test_transformers_in_bf16_with_loader_processes(self):
+        self.check("transformers_trainer.py", "sentences.yaml", 0.5, "--bf16", "--loaders", "2")
+
     @needs("lightning")
     def test_lightning(self):
         self.check("lightning_trainer.py", "patterns.yaml", 0.5)
+
+    @needs("lightning")
+    def test_lightning_in_bf16_with_loader_processes(self):
+        self.check("lightning_trainer.py", "patterns.yaml", 0.5, "--bf16", "--loaders", "2")
 
 
 if __name__ == "__main__":

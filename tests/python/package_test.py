@@ -261,7 +261,7 @@ class Models(Base):
                 TypeError,
                 "layer 0 makes sparse gradients; allowed are dense",
             ),
-            (nn.Linear(2, 2).double(), TypeError, "weight is torch.float64; allowed is torch.float32"),
+            (nn.Linear(2, 2).double(), TypeError, "weight is torch.float64; allowed are torch.float32, torch.bfloat16, torch.float16"),
             (nn.Linear(2, 2, device="meta"), TypeError, "weight is on meta; allowed is a device with memory"),
             (nn.Linear(2, 2).requires_grad_(False), ValueError, "2 parameters, of which none requires a gradient"),
             ([], TypeError, "found a model of type list"),

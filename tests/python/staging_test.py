@@ -9,7 +9,7 @@ copies to the host only when it is waited for. Skipped (77) without PyTorch or w
 import contextlib
 from unittest import mock
 
-from package_test import Base, DataLoader, Tied, data, main, nn, slackline, torch
+from package_test import Base, DataLoader, TensorDataset, Tied, data, main, nn, slackline, torch
 from slackline import _staging
 
 
@@ -159,6 +159,45 @@ def mean_square(model, x, y):
 def in_bf16(model, x, y):
     with torch.autocast("cpu", dtype=torch.bfloat16):
         return mean_square(model, x, y)
+
+
+class Precision(Base):
+    def test_steps_whose_gradients_are_not_finite_are_left_out(self):
+        # Scaled by 2 to the 127th, gradients overflow until the scale has been halved; with 2 samples a range, a range has no
+        # step at all.
+        model = nn.Linear(1, 1, bias=False)
+        nn.init.zeros_(model.weight)
+        overrides = ["training.epochs=1", "training.batch_size=1", "optimizer.lr=1", "consistency.mode=async"]
+        with self.cluster(overrides=overrides) as cluster, cluster.connect(log="warning") as worker:
+            optimizer = slackline.Optimizer(model, worker, overlap=False)
+            scaler = torch.amp.GradScaler("cpu", init_scale=2.0**127)
+            batches = steps = 0
+            for (x,) in worker.batches(DataLoader(TensorDataset(torch.full((48, 1), 16.0)), sampler=worker.sampler(48))):
+                optimizer.zero_grad()
+                scaler.scale(model(x).mean()).backward()
+                scaler.step(optimizer)
+                scaler.update()
+                batches += 1
+                steps += worker.clock > steps
+            self.assertEqual((batches, worker.reason), (48, "training is complete"))
+            self.assertEqual(worker.clock, 44)  # 2 to the 123rd times 16 is the first that fits
+            self.assertEqual(model.weight.item(), -16.0 * 44)
+
+    def test_half_parameters_have_masters_in_float32(self):
+        # No single step is large enough to change the rounded weight.
+        for dtype, lr in ((torch.bfloat16, 2.0**-12), (torch.float16, 2.0**-14)):
+            model = nn.Linear(1, 1, bias=False, dtype=dtype)
+            nn.init.ones_(model.weight)
+            overrides = ["training.epochs=2", f"optimizer.lr={lr}", "optimizer.kind=sgd", "optimizer.momentum=0"]
+            with self.cluster(overrides=overrides) as cluster, cluster.connect(log="warning") as worker:
+                optimizer = slackline.Optimizer(model, worker)
+                loader = DataLoader(TensorDataset(torch.ones(256, 1, dtype=dtype)), batch_size=8, sampler=worker.sampler(256))
+                for (x,) in worker.batches(loader):
+                    optimizer.zero_grad()
+                    model(x).mean().backward()
+                    optimizer.step()
+                self.assertEqual(model.weight.dtype, dtype)
+                self.assertEqual(model.weight.item(), torch.tensor(1 - 64 * lr).to(dtype).item())
 
 
 class Staged(Base):

@@ -63,6 +63,18 @@ class EmbeddedTest : public testing::Test {
   std::unique_ptr<EmbeddedWorker> worker_;
 };
 
+TEST_F(EmbeddedTest, SamplesThatAreLeftOutCountAsDoneAndNothingIsPushed) {
+  link_.work = {Range(7, 0, 6), Range(8, 6, 10)};
+  NextRange();
+  worker_->Skip(2);
+  ASSERT_TRUE(Step(3).ok());
+  EXPECT_THAT(worker_->Next(/*range_done=*/true).status().message(), HasSubstr("5 of its 6 samples"));
+  worker_->Skip(1);
+  EXPECT_EQ(NextRange(/*done=*/true).work.range, RangeId(8));
+  ASSERT_EQ(wire_.pushes.size(), 1);
+  EXPECT_EQ(wire_.pushes[0].range_samples_done, 5);
+}
+
 TEST_F(EmbeddedTest, SeedsPullsTrainsItsRangesAndLeaves) {
   link_.work = {Range(7, 0, 6), Range(8, 6, 10)};
   const EmbeddedRange first = NextRange();

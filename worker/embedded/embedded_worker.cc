@@ -247,6 +247,11 @@ absl::Status EmbeddedWorker::FinishSteps(size_t left) {
   return absl::OkStatus();
 }
 
+void EmbeddedWorker::Skip(uint64_t samples) {
+  range_done_ += range_ ? samples : 0;
+  Alive();
+}
+
 void EmbeddedWorker::FinishStepsSoon() {
   if (begun_.empty() || !failure_.ok()) return;
   const EmbeddedWatchdog watchdog(

@@ -129,10 +129,14 @@ class EmbeddedWorker {
   // Returns the next task. Joins first if that has not happened, waits for the steps in flight, reports the previous
   // range as done if `range_done`, and waits for something to do. Before an evaluation, it pulls the newest parameters;
   // before the last evaluation, in fp32.
-  //   kFailedPrecondition  the range is not done: Step() was not called for all of its samples; or this worker was
+  //   kFailedPrecondition  the range is not done: neither Step() nor Skip() was called for all of its samples; or this
+  //   worker was
   //                        expelled again and again
   //   others               the final answer of the scheduler or a server; later calls except Leave() return it again
   absl::StatusOr<EmbeddedTask> Next(bool range_done) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // Leaves out samples of the range, whose gradients are of no use. Their share of the epoch is not trained.
+  void Skip(uint64_t samples);
 
   // Promises that push()[from, end) does not change until Step() returns, so that it may be sent early. `from` falls
   // from call to call. Call this between Next() and Step(). Cheap.

@@ -1,8 +1,8 @@
-"""slackline.Optimizer where a library insists on a torch.optim.Optimizer."""
+"""What libraries insist on: a torch.optim.Optimizer, and a loader that they iterate over themselves."""
 
 from __future__ import annotations
 
-from typing import Any, Callable, Optional
+from typing import Any, Callable, Iterator, Optional
 
 import torch
 from torch import nn
@@ -22,6 +22,10 @@ class TorchOptimizer(torch.optim.Optimizer):
         trained = [one for one in model.parameters() if one.requires_grad]
         super().__init__(trained, {"lr": 1.0})
 
+    @property
+    def _step_supports_amp_scaling(self) -> bool:
+        return self.exchange._step_supports_amp_scaling
+
     def zero_grad(self, set_to_none: bool = True) -> None:
         self.exchange.zero_grad(set_to_none)
 
@@ -32,8 +36,32 @@ class TorchOptimizer(torch.optim.Optimizer):
                 loss = closure()
             if loss is not None:
                 self.exchange._worker.report(loss=float(loss))
-        self.exchange.step()
+        # What a GradScaler has said to this one, it has said to the other.
+        told = {name: value for name, value in vars(self).items() if name in ("grad_scale", "found_inf")}
+        vars(self.exchange).update(told)
+        try:
+            self.exchange.step()
+        finally:
+            for name in told:
+                delattr(self.exchange, name)
         return loss
+
+
+class Passes:
+    """A DataLoader over the worker's sampler, whose own processes may draw ahead of the steps."""
+
+    def __init__(self, worker: Worker, loader: Any) -> None:
+        self._worker = worker
+        self._loader = loader
+
+    def __iter__(self) -> Iterator[Any]:
+        return self._worker._pass(self._loader, self._loader)
+
+    def __len__(self) -> int:
+        return len(self._loader)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loader, name)
 
 
 def check_steps(accumulate: int, worker: Worker) -> None:

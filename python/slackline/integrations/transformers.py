@@ -3,7 +3,7 @@
     from slackline.integrations.transformers import SlacklineTrainer
 
     with slackline.connect() as worker:
-        trainer = SlacklineTrainer(worker=worker, model=model, args=TrainingArguments(..., use_cpu=True),
+        trainer = SlacklineTrainer(worker=worker, model=model, args=TrainingArguments(...),
                                    train_dataset=train, eval_dataset=test, compute_metrics=accuracy)
         trainer.train()
 
@@ -21,7 +21,7 @@ from transformers import PrinterCallback, Trainer, TrainerCallback
 from transformers.trainer_callback import ProgressCallback
 
 from .. import Worker
-from ._adapter import TorchOptimizer, check_steps
+from ._adapter import Passes, TorchOptimizer, check_steps
 
 # The job says when it is over.
 _STEPS_MAX = 2**31 - 1
@@ -46,6 +46,9 @@ class _EndWithTheJob(TrainerCallback):
 class SlacklineTrainer(Trainer):
     """transformers.Trainer whose samples come from the scheduler and whose gradients go to the servers.
 
+    It computes on the device that TrainingArguments finds, and on one GPU where there are several: start a script for each
+    (`slackline launch --per-node`).
+
     The trainer measures its eval_dataset when the scheduler asks for an evaluation. `loss` is eval_loss. `accuracy` is what
     compute_metrics returns under that name, or 0.
 
@@ -55,15 +58,15 @@ class SlacklineTrainer(Trainer):
         **kwargs: Arguments of transformers.Trainer.
 
     Raises:
-        ValueError: The device is not the CPU, gradient_accumulation_steps differs from training.accumulate, or train_dataset
-            has no length.
+        ValueError: gradient_accumulation_steps differs from training.accumulate, or train_dataset has no length.
     """
 
     def __init__(self, *args: Any, worker: Worker, **kwargs: Any) -> None:
         self.worker = worker
+        arguments = kwargs.get("args", args[1] if len(args) > 1 else None)
+        if arguments is not None and arguments.n_gpu > 1:
+            arguments._n_gpu = 1  # else the trainer copies the model to all of them (torch.nn.DataParallel)
         super().__init__(*args, **kwargs)
-        if self.args.device.type != "cpu":
-            raise ValueError(f"found device {self.args.device}; allowed is cpu: TrainingArguments(use_cpu=True)")
         check_steps(self.args.gradient_accumulation_steps, worker)
         if self.train_dataset is None or not hasattr(self.train_dataset, "__len__"):
             raise ValueError("found no train_dataset with a length; the scheduler hands out its samples by number")
@@ -77,8 +80,8 @@ class SlacklineTrainer(Trainer):
     def create_optimizer(self, *args: Any, **kwargs: Any) -> torch.optim.Optimizer:
         if self.optimizer is None:
             accumulate = self.args.gradient_accumulation_steps
-            # Clipping here changes gradients between backward and the push.
-            overlap = not self.args.max_grad_norm and accumulate == 1
+            # Clipping here changes gradients between backward and the push, as a GradScaler does.
+            overlap = not self.args.max_grad_norm and accumulate == 1 and not self.args.fp16
             assert isinstance(self.model, torch.nn.Module)
             self.optimizer = TorchOptimizer(self.model, self.worker, accumulate=accumulate, overlap=overlap)
             if self.eval_dataset is not None:
@@ -96,15 +99,19 @@ class SlacklineTrainer(Trainer):
         collate = self.data_collator
         if hasattr(self, "_get_collator_with_removed_columns"):
             collate = self._get_collator_with_removed_columns(collate, description="training")
+        workers = self.args.dataloader_num_workers
         # Without accelerate's wrapping, which draws a batch ahead of the step.
-        return DataLoader(
+        loader = DataLoader(
             self.train_dataset,
             batch_size=self.worker.batch_size,
             sampler=self.worker.sampler(len(self.train_dataset)),  # type: ignore[arg-type]
             collate_fn=collate,
-            num_workers=0,
-            pin_memory=False,
+            num_workers=workers,
+            pin_memory=self.args.dataloader_pin_memory and self.args.device.type == "cuda",
+            persistent_workers=workers > 0 and self.args.dataloader_persistent_workers,
+            prefetch_factor=self.args.dataloader_prefetch_factor if workers > 0 else None,
         )
+        return cast("DataLoader[Any]", Passes(self.worker, loader))
 
     def training_step(self, *args: Any, **kwargs: Any) -> torch.Tensor:
         loss = super().training_step(*args, **kwargs)
