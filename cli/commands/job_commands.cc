@@ -70,7 +70,7 @@ std::string WhyNotHere(const job::Job& job, const std::string& purpose) {
   std::vector<absl::Status> found = CheckHere(job, purpose == "simulate" ? Purpose::kSimulate : Purpose::kTrain);
   if (purpose == "train") {
     found.push_back(CheckWorkers({}, job));
-    found.push_back(Programs::BesideThisProgram().status());
+    found.push_back(Programs::BesideThisProgram(job).status());
   }
   std::string lines;
   for (const absl::Status& one : found) {

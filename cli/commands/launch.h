@@ -16,6 +16,8 @@ struct LaunchOptions {
   // Numbers of servers and workers. Absent: as the job file says.
   std::optional<uint32_t> servers;
   std::optional<uint32_t> workers;
+  // Number of scripts on this machine, each with its part of the GPUs and cores. Absent: as the job file says.
+  std::optional<uint32_t> per_node;
 };
 
 // Does what Train() does, with the script as the workers. Returns the exit code.

@@ -27,14 +27,16 @@ const HelpText kTrainHelp = {
 const HelpText kLaunchHelp = {
     .example = "slackline launch train.py job.yaml --workers 4",
     .most_used = "--workers --servers --set",
-    .groups = {{"Script", "--python"}, {"Output", "--run-folder --quiet"}},
+    .groups = {{"Script", "--per-node --python"}, {"Output", "--run-folder --quiet"}},
     .text =
         "Each worker is a process that runs the script. The script calls slackline.connect(), which finds the job, "
         "the scheduler and the worker's name. The script's output goes to the logs in the run folder. All else is as "
         "with `slackline train`.\n\n"
         "If the job file has no model.kind, the kind is `external`: the script brings the model and the data. "
         "Slackline passes everything after -- to the script.",
-    .examples = "slackline launch train.py job.yaml --python venv/bin/python -- --depth 18"};
+    .examples =
+        "slackline launch train.py job.yaml --per-node 8\n"
+        "slackline launch train.py job.yaml --python venv/bin/python -- --depth 18"};
 
 const HelpText kResumeHelp = {
     .example = "slackline resume runs/first",
@@ -83,6 +85,11 @@ AddedCommand AddLaunch(CLI::App& app, const char* program) {
       ->check(CLI::Range(1, 4096));
   command->add_option("--workers", options->workers, "Number of workers, instead of cluster.workers")
       ->check(CLI::Range(1, 65536));
+  command
+      ->add_option("--per-node", options->per_node,
+                   "Number of workers on this machine, each with an equal part of its GPUs and cores, instead of "
+                   "worker.per_node and cluster.workers")
+      ->check(CLI::Range(1, 64));
   AddOverrides(*command, options->train.overrides);
   AddRunFolder(*command, options->train.run_folder, "as with `slackline train`");
   AddQuiet(*command, options->train.quiet);

@@ -45,7 +45,7 @@ int Train(const TrainOptions& options) {
   if (absl::Status status = CheckNetwork(job); !status.ok()) return ComplainOfWrongUse(status);
   const absl::StatusOr<security::Security> security = OpenSecurity(job);
   if (!security.ok()) return ComplainOfWrongUse(security.status());
-  absl::StatusOr<Programs> programs = Programs::BesideThisProgram();
+  absl::StatusOr<Programs> programs = Programs::BesideThisProgram(job);
   if (!programs.ok()) return Fail(programs.status());
   absl::StatusOr<RunFolder> folder = MakeRunFolder(options, job);
   if (!folder.ok()) return Complain(folder.status());
@@ -87,7 +87,7 @@ int Resume(const ResumeOptions& options) {
   const absl::StatusOr<job::Job> before = ReadJobFile(run / "job.yaml", {});
   if (!before.ok()) return Fail(before.status());
   if (absl::Status kept = CheckModelKept(Resolve(*before), job); !kept.ok()) return ComplainOfWrongUse(kept);
-  absl::StatusOr<Programs> programs = Programs::BesideThisProgram();
+  absl::StatusOr<Programs> programs = Programs::BesideThisProgram(job);
   if (!programs.ok()) return Fail(programs.status());
   // The lock is the first trace in the folder: all that may be refused comes before.
   if (absl::Status status = CheckNobodyRuns(run, *security); !status.ok()) return ComplainOfWrongUse(status);

@@ -31,7 +31,7 @@ absl::Status TryData(const job::Job& job, JobProbe& probe) {
 
 JobProbe ProbeJob(const job::Job& job) {
   JobProbe probe;
-  probe.facts.programs = Programs::CheckAll();
+  probe.facts.programs = Programs::CheckAll(job);
   probe.facts.devices = CheckDevices(job);
   probe.facts.data = TryData(job, probe);
   const absl::Time now = absl::Now();

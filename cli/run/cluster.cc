@@ -14,7 +14,9 @@
 #include "absl/strings/str_join.h"
 #include "absl/types/span.h"
 #include "cli/run/script.h"
+#include "cli/run/seat.h"
 #include "common/clock.h"
+#include "common/job/job_kinds.h"
 #include "common/job/job_timeouts.h"
 
 namespace slackline::cli {
@@ -46,16 +48,24 @@ constexpr absl::Duration kYoung = absl::Seconds(10);
 constexpr char kEnv[] = "/usr/bin/env";
 constexpr absl::Duration kNewestStatusTimeout = absl::Seconds(2);
 
-constexpr const char* kOfARun[] = {"slackline-scheduler", "slackline-ps", "slackline-worker"};
+constexpr char kSchedulerProgram[] = "slackline-scheduler", kServerProgram[] = "slackline-ps",
+               kWorkerProgram[] = "slackline-worker";
+
+// Returns what a run of the job needs.
+std::vector<std::string> ProgramsOf(const job::Job& job) {
+  std::vector<std::string> programs = {kSchedulerProgram, kServerProgram};
+  if (!RunsScripts(job)) programs.push_back(kWorkerProgram);
+  return programs;
+}
 
 // The folder of this program, which has all of these.
-absl::StatusOr<fs::path> FolderWith(absl::Span<const char* const> programs) {
+absl::StatusOr<fs::path> FolderWith(const std::vector<std::string>& programs) {
   std::error_code error;
   const fs::path self = fs::read_symlink("/proc/self/exe", error);
   if (error) return absl::NotFoundError("cannot tell where this program is: /proc/self/exe is not readable");
   const fs::path folder = self.parent_path();
   std::vector<std::string> missing;
-  for (const char* const program : programs) {
+  for (const std::string& program : programs) {
     if (::access((folder / program).c_str(), X_OK) != 0) missing.push_back(program);
   }
   if (missing.empty()) return folder;
@@ -72,15 +82,16 @@ bool HasShards(const wire::GetStatusReply& status, const std::string& server) {
 
 }  // namespace
 
-absl::StatusOr<Programs> Programs::BesideThisProgram() {
-  const absl::StatusOr<fs::path> folder = FolderWith(kOfARun);
+absl::StatusOr<Programs> Programs::BesideThisProgram(const job::Job& job) {
+  const absl::StatusOr<fs::path> folder = FolderWith(ProgramsOf(job));
   if (!folder.ok()) return folder.status();
-  return Programs{*folder / kOfARun[0], *folder / kOfARun[1], *folder / kOfARun[2]};
+  return Programs{*folder / kSchedulerProgram, *folder / kServerProgram, *folder / kWorkerProgram};
 }
 
-absl::Status Programs::CheckAll() {
-  constexpr const char* kAll[] = {kOfARun[0], kOfARun[1], kOfARun[2], "slackline-simulator"};
-  return FolderWith(kAll).status();
+absl::Status Programs::CheckAll(const job::Job& job) {
+  std::vector<std::string> all = ProgramsOf(job);
+  all.push_back("slackline-simulator");
+  return FolderWith(all).status();
 }
 
 Cluster::Cluster(job::Job job, Programs programs, std::shared_ptr<const rpc::Protection> protection,
@@ -199,6 +210,12 @@ std::vector<std::string> Cluster::ScriptCommand(const std::string& name) const {
                                       absl::StrCat("SLACKLINE_WORKER=", name), "PYTHONUNBUFFERED=1"};
   const std::vector<std::string> environment = EnvironmentOf(share_.worker_arguments);
   command.insert(command.end(), environment.begin(), environment.end());
+  if (const uint32_t seats = job_.worker().per_node(); seats > 1) {
+    const auto number = std::find(share_.workers.begin(), share_.workers.end(), name) - share_.workers.begin();
+    const std::vector<std::string> seat =
+        EnvironmentOfSeat(ThisMachine(), static_cast<uint32_t>(number) % seats, seats);
+    command.insert(command.end(), seat.begin(), seat.end());
+  }
   command.insert(command.end(), share_.script.begin(), share_.script.end());
   return command;
 }

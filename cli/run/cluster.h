@@ -30,11 +30,12 @@ struct Programs {
   std::filesystem::path server;
   std::filesystem::path worker;
 
-  // Finds the programs in the folder of this program.
+  // Finds the programs that the job needs in the folder of this program. A job whose workers are scripts needs no
+  // worker.
   //   kNotFound  names all that are missing
-  static absl::StatusOr<Programs> BesideThisProgram();
-  // Checks that all programs of an installation are there, including slackline-simulator, which no run needs.
-  static absl::Status CheckAll();
+  static absl::StatusOr<Programs> BesideThisProgram(const job::Job& job);
+  // Checks that these are there, and slackline-simulator, which no run needs.
+  static absl::Status CheckAll(const job::Job& job);
 };
 
 // Number of server processes of the job, including backups if there are any.

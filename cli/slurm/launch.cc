@@ -71,7 +71,7 @@ class Attempt {
     if (absl::Status status = worker::CheckJob(job_); !status.ok()) return Complain(status);
     if (absl::Status status = KeepScript(script_, folder_path_); !status.ok()) return Fail(status);
     if (absl::Status status = CheckData(job_); !status.ok()) return Complain(status);
-    absl::StatusOr<Programs> programs = Programs::BesideThisProgram();
+    absl::StatusOr<Programs> programs = Programs::BesideThisProgram(job_);
     if (!programs.ok()) return Fail(programs.status());
     Meeting meeting(folder_path_, absl::StrCat(allocation_.name, "-", allocation_.restarts));
     if (absl::Status status = meeting.Open(); !status.ok()) return Fail(status);
@@ -263,7 +263,7 @@ class Attempt {
     const auto count = [&](auto member) {
       return static_cast<uint32_t>(std::count_if(uses.begin(), uses.end(), member));
     };
-    cluster.set_workers(ProcessesOf(job_).groups * count([](const Uses& use) { return use.worker; }));
+    cluster.set_workers(ProcessesOf(job_).workers_of_a_node() * count([](const Uses& use) { return use.worker; }));
     if (!cluster.has_worker_restarts_max()) cluster.set_worker_restarts_max(kWorkerRestarts);
     job_ = Resolve(job_);
     const bool local =

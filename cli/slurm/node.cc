@@ -84,7 +84,8 @@ Share ShareOf(const NodeRoles& roles, const NodeFacts& facts, const job::Job& jo
   // Where workers are bound, their cores say it.
   if (job.worker().threads() == 0 && !BindsCores(job.worker())) {
     const uint32_t taken = std::min<uint32_t>(facts.node.cpus - 1, static_cast<uint32_t>(roles.servers.size()));
-    const uint32_t threads = std::max(1u, (facts.node.cpus - taken) / CpusOfGroups(job.worker()));
+    const uint32_t threads =
+        std::max(1u, (facts.node.cpus - taken) / (CpusOfGroups(job.worker()) * job.worker().per_node()));
     share.worker_arguments.insert(share.worker_arguments.end(), {"--set", absl::StrCat("worker.threads=", threads)});
   }
   return share;
@@ -120,7 +121,7 @@ class NodeKeeper {
     }
     const absl::StatusOr<security::Security> security = security::Security::Open(*job, security::Role::kOperator);
     if (!security.ok()) return security.status();
-    absl::StatusOr<Programs> programs = Programs::BesideThisProgram();
+    absl::StatusOr<Programs> programs = Programs::BesideThisProgram(*job);
     if (!programs.ok()) return programs.status();
     servers_.insert(roles->servers.begin(), roles->servers.end());
     Cluster cluster(*job, *std::move(programs), security->To(security::Role::kScheduler), *folder, /*checkpoint=*/"",

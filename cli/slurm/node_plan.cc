@@ -49,13 +49,15 @@ std::vector<Uses> UsesOf(absl::Span<const Node> nodes) {
 }
 
 std::vector<NodeRoles> PlanNodes(absl::Span<const Node> nodes, const Processes& processes) {
-  SLACKLINE_CHECK(!nodes.empty() && processes.servers > 0 && processes.groups > 0);
+  SLACKLINE_CHECK(!nodes.empty() && processes.servers > 0 && processes.workers_of_a_node() > 0);
   const std::vector<Uses> uses = UsesOf(nodes);
   std::vector<NodeRoles> roles;
   for (size_t index = 0; index < nodes.size(); ++index) {
     roles.push_back({nodes[index].name, /*scheduler=*/index == 0, {}, {}});
-    for (uint32_t group = 0; uses[index].worker && group < processes.groups; ++group) {
-      const std::string suffix = processes.groups > 1 ? absl::StrCat("-group", group) : "";
+    for (uint32_t number = 0; uses[index].worker && number < processes.workers_of_a_node(); ++number) {
+      const std::string suffix = processes.groups > 1    ? absl::StrCat("-group", number)
+                                 : processes.scripts > 1 ? absl::StrCat("-", number)
+                                                         : "";
       roles.back().workers.push_back(absl::StrCat("worker-", nodes[index].name, suffix));
     }
   }

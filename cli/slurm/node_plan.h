@@ -49,12 +49,16 @@ struct Processes {
   uint32_t servers = 1;
   // Workers of a node: one for each of worker.groups.
   uint32_t groups = 1;
+  // Or training scripts of a node: worker.per_node. One of the two is 1.
+  uint32_t scripts = 1;
+
+  uint32_t workers_of_a_node() const { return groups * scripts; }
 };
 
 // Returns the roles of each node, in the order of `nodes`:
 //  - The first node runs the scheduler.
 //  - Each node that computes runs a worker ("worker-NODE"). If there are several groups it runs a worker for each, in
-//    their order ("worker-NODE-group0").
+//    their order ("worker-NODE-group0"), and likewise with several scripts ("worker-NODE-0").
 //  - Servers ps-1 ... ps-`servers` are dealt out to the nodes that hold weights, one leaf switch after the other, so
 //    that the servers and what they send are spread over nodes and switches.
 //

@@ -161,7 +161,9 @@ std::map<std::string, std::string> ParseLeafSwitches(const std::string& text) {
 }
 
 Processes ProcessesOf(const job::Job& job) {
-  return {.servers = ServerProcesses(job), .groups = std::max(1u, static_cast<uint32_t>(job.worker().groups_size()))};
+  return {.servers = ServerProcesses(job),
+          .groups = std::max(1u, static_cast<uint32_t>(job.worker().groups_size())),
+          .scripts = job.worker().per_node()};
 }
 
 int ShowPlacement(const PlacementOptions& options) {

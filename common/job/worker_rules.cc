@@ -84,6 +84,21 @@ class WorkerRules : private RuleBook {
     CoresApart(worker);
   }
 
+  void PerNode(const job::Job& job) {
+    const uint32_t scripts = job.worker().per_node();
+    if (!RunsScripts(job)) {
+      return NeedsOther(job.worker(), "worker.per_node", "model.kind: external",
+                        EnumName(*job::Model::Kind_descriptor()->FindValueByNumber(job.model().kind())));
+    }
+    if (scripts > 1 && job.worker().groups_size() > 0) {
+      Refuse("worker.per_node", absl::StrCat(scripts, " with worker.groups"), "one of both");
+    }
+    if (job.cluster().has_workers() && job.cluster().workers() % scripts != 0) {
+      Refuse("cluster.workers", absl::StrCat(job.cluster().workers()),
+             absl::StrCat("a multiple of ", scripts, " (worker.per_node)"), "worker.per_node");
+    }
+  }
+
   // Which cores there are, only the machine knows.
   void Cores(const std::string& key, const Names& cores) {
     if (!Misread(key)) Understood(key, ParseCores(std::vector<std::string>(cores.begin(), cores.end())).status());
@@ -224,6 +239,7 @@ void CheckWorkerRules(const job::Job& job, const std::string& name, const Origin
   } else {
     rules.OneGroup(job);
   }
+  rules.PerNode(job);
   rules.Cores("worker.cores", job.worker().cores());
   rules.Precision(job);
   rules.CudaGraphs(job);

@@ -39,6 +39,12 @@ TEST(NodePlan, ANodeThatComputesHasAWorkerOfEachGroup) {
   EXPECT_THAT(roles[3].workers, ElementsAre("worker-n4-group0", "worker-n4-group1"));
 }
 
+TEST(NodePlan, ANodeThatComputesHasAllItsScripts) {
+  const std::vector<NodeRoles> roles = PlanNodes(kFour, {.servers = 1, .scripts = 3});
+  EXPECT_THAT(roles[0].workers, ElementsAre("worker-n1-0", "worker-n1-1", "worker-n1-2"));
+  EXPECT_THAT(roles[3].workers, ElementsAre("worker-n4-0", "worker-n4-1", "worker-n4-2"));
+}
+
 TEST(NodePlan, MoreServersThanNodesGoRound) {
   const std::vector<NodeRoles> roles = PlanNodes(kFour, {.servers = 9});
   std::map<std::string, size_t> held;

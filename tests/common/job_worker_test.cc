@@ -30,6 +30,11 @@ INSTANTIATE_TEST_SUITE_P(
         BadWorker{"NoList", "worker: {groups: cpu}",
                   "j.yaml:1: worker.groups: found 'cpu'; allowed is a list of sections of keys: devices, batch, cores, "
                   "precision"},
+        BadWorker{"PerNodeWithoutScripts", "worker: {per_node: 2}",
+                  "j.yaml:1: worker.per_node: found a value together with mlp; allowed is only with "
+                  "model.kind: external (add --set worker.per_node=1 to take the default back)"},
+        BadWorker{"PerNodeOfSomeNodes", "model: {kind: external}\nworker: {per_node: 4}\ncluster: {workers: 6}",
+                  "j.yaml:3: cluster.workers: found 6; allowed is a multiple of 4 (worker.per_node)"},
         BadWorker{"Section", "worker: {groups: {devices: cpu}}",
                   "j.yaml:1: worker.groups: found a section of keys; allowed is a list of sections of keys: devices, "
                   "batch, cores, precision"},

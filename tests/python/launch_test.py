@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+from unittest import mock
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "e2e"))
 from slackline_run import Programs, TrainRun  # noqa: E402
@@ -102,6 +103,21 @@ class Launch(Launched):
 
     def test_async_over_tcp_in_bf16(self):
         self.check_mode("async", "wire.same_host=tcp", "wire.encoding=bf16", "wire.pull_encoding=bf16")
+
+    def test_scripts_of_a_node_have_their_own_cores_and_gpus(self):
+        script = self.folder / "seats.py"
+        script.write_text(
+            OWN_WORK.split("if pathlib", maxsplit=1)[0] + "import os\n"
+            "print('seat', worker.local_rank, worker.local_world_size, sorted(os.sched_getaffinity(0)),\n"
+            "      os.environ['CUDA_VISIBLE_DEVICES'])\n"
+        )
+        with mock.patch.dict(os.environ, {"CUDA_VISIBLE_DEVICES": "4,5,6,7"}):
+            run = self.launch(script, "--per-node", "2", "--set", "training.epochs=1")
+        self.assertEqual(run.wait(120), 0, run.diagnosis())
+        cores = sorted(os.sched_getaffinity(0))
+        first = cores[: (len(cores) + 1) // 2]
+        for name, rank, own, gpus in (("worker-1", 0, first, "4,5"), ("worker-2", 1, cores[len(first) :], "6,7")):
+            self.assertIn(f"seat {rank} 2 {own if len(cores) > 1 else cores} {gpus}", self.log(run, name))
 
     def test_killed_worker_is_replaced(self):
         flags = [
