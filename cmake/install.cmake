@@ -1,5 +1,6 @@
 # What `cmake --install BUILD --prefix P` puts where. One tree that can be moved: programs find each other, the Python
-# package and their libraries from where they lie themselves.
+# package and their libraries from where they lie themselves. A wheel holds it too, in a folder of the package, without torch,
+# libraries (auditwheel brings those) and docs.
 #
 #   component   to                                  holds
 #   programs    bin/                                the programs; completion of words in shells, in share/
@@ -9,9 +10,9 @@
 #   data        share/slackline/{examples,slurm}/   job files and the batch script
 #   docs        share/doc/slackline/                documents and licences; those of libraries go with the libraries
 
-set(programs slackline slackline-scheduler slackline-ps)
+set(programs slackline slackline-scheduler slackline-ps slackline-simulator)
 if(SLACKLINE_TORCH)
-  list(APPEND programs slackline-worker slackline-simulator)
+  list(APPEND programs slackline-worker)
 endif()
 add_custom_target(slackline_programs DEPENDS ${programs})
 
@@ -39,7 +40,19 @@ if(SLACKLINE_CUDA)
   file(CREATE_LINK ${CUDAToolkit_LIBRARY_DIR} ${CMAKE_BINARY_DIR}/lib/cuda SYMBOLIC)
 endif()
 
-install(TARGETS ${programs} RUNTIME DESTINATION bin COMPONENT programs)
+set(tree .)
+if(SLACKLINE_PYTHON)
+  set(tree slackline/programs)
+endif()
+install(TARGETS ${programs} RUNTIME DESTINATION ${tree}/bin COMPONENT programs)
+install(DIRECTORY python/ DESTINATION ${tree}/share/slackline/python COMPONENT python PATTERN __pycache__ EXCLUDE
+  # What pip builds: docs/python.md.
+  PATTERN slackline EXCLUDE PATTERN slackline_command.py EXCLUDE PATTERN src EXCLUDE PATTERN backend EXCLUDE PATTERN pyproject.toml EXCLUDE PATTERN CMakeLists.txt EXCLUDE)
+install(DIRECTORY examples DESTINATION ${tree}/share/slackline COMPONENT data)
+install(DIRECTORY slurm monitoring DESTINATION ${tree}/share/slackline COMPONENT data PATTERN __pycache__ EXCLUDE)
+if(SLACKLINE_PYTHON)
+  return()
+endif()
 # Completion of words in shells, as the program itself prints it.
 foreach(file bash:bash-completion/completions/slackline zsh:zsh/vendor-completions/_slackline fish:fish/vendor_completions.d/slackline.fish)
   string(REGEX MATCH "^([a-z]+):(.*)/([^/]*)$" matched ${file})
@@ -65,12 +78,13 @@ if(SLACKLINE_TORCH)
   install_libraries(torch)
 endif()
 
-install(DIRECTORY python/ DESTINATION share/slackline/python COMPONENT python PATTERN __pycache__ EXCLUDE
-  # What pip builds: docs/python.md.
-  PATTERN slackline EXCLUDE PATTERN src EXCLUDE PATTERN pyproject.toml EXCLUDE PATTERN CMakeLists.txt EXCLUDE)
-install(DIRECTORY examples DESTINATION share/slackline COMPONENT data)
-install(DIRECTORY slurm monitoring DESTINATION share/slackline COMPONENT data PATTERN __pycache__ EXCLUDE)
 install(FILES README.md CHANGELOG.md LICENSE packaging/copyright DESTINATION share/doc/slackline COMPONENT docs)
 install(DIRECTORY docs DESTINATION share/doc/slackline COMPONENT docs)
+# Of what is compiled into the programs; python/backend has the same list for wheels.
+foreach(package librocksdb-dev libspdlog-dev libcli11-dev nlohmann-json3-dev libstb-dev)
+  if(EXISTS /usr/share/doc/${package}/copyright)
+    install(FILES /usr/share/doc/${package}/copyright DESTINATION share/doc/slackline/licences RENAME ${package} COMPONENT docs)
+  endif()
+endforeach()
 install(CODE "set(SLACKLINE_SOURCE \"${PROJECT_SOURCE_DIR}\")" COMPONENT docs)
 install(SCRIPT ${PROJECT_SOURCE_DIR}/cmake/install_documents.cmake COMPONENT docs)

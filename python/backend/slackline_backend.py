@@ -1,4 +1,4 @@
-"""What pip calls to build the package: scikit-build-core, and then auditwheel, which puts the libraries that the extension needs
+"""What pip calls to build the package: scikit-build-core, and then auditwheel, which puts the libraries that extension and programs need
 into the wheel, under names that nobody else's have. With them go their licences, where a Debian package brought them.
 
     pip wheel ./python                           for other machines, too: those with the same or a newer glibc
@@ -19,6 +19,8 @@ import zipfile
 from scikit_build_core import build as _inner
 
 SETTING = "self-contained"
+# Packages of Debian that are compiled into the extension and the programs.
+COMPILED_IN = ("librocksdb-dev", "libspdlog-dev", "libcli11-dev", "nlohmann-json3-dev", "libstb-dev")
 LICENCE = pathlib.Path(__file__).resolve().parents[2] / "LICENSE"
 
 
@@ -52,6 +54,10 @@ def _licences(names):
     found = {"slackline": LICENCE.read_bytes()}
     if shutil.which("dpkg-query") is None:
         return found.items()
+    for package in COMPILED_IN:
+        text = pathlib.Path(f"/usr/share/doc/{package}/copyright")
+        if text.exists():
+            found[package] = text.read_bytes()
     for name in names:
         # libgrpc-3a193dd3.so.29.0.0 was libgrpc.so.29.0.0.
         original = re.sub(r"-[0-9a-f]{8}(\.so)", r"\1", pathlib.PurePosixPath(name).name)

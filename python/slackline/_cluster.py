@@ -16,12 +16,15 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, Callable, Iterator, Optional, Sequence, Union
 
+from ._ending import describe
 from ._errors import AbortedError, DeadlineExceededError, InvalidArgumentError, NotFoundError
-from ._worker import Worker, _describe, connect
+from ._worker import Worker, connect
 
 PathLike = Union[str, "os.PathLike[str]"]
 
 _PROGRAMS = ("slackline-scheduler", "slackline-ps")
+# Where a wheel has them.
+_OWN_PROGRAMS = Path(__file__).parent / "programs" / "bin"
 _POLL_S = 0.02
 # How long the scheduler may take to end: with nothing to keep, and with a last checkpoint, of a large model on a slow disk.
 _END_S = 20
@@ -171,6 +174,17 @@ class LocalCluster:
                 process.wait()
 
 
+def _program(name: str, folder: Optional[PathLike]) -> Path:
+    """Its path in `folder`; by default in this package, where a wheel has it, or in one of $PATH."""
+    program = shutil.which(name, path=os.fspath(_OWN_PROGRAMS if folder is None else folder))
+    if program is None and folder is None:
+        program = shutil.which(name)
+    if program is None:
+        where = "$PATH, and this package has none" if folder is None else os.fspath(folder)
+        raise NotFoundError(f"found no program {name} in {where}")
+    return Path(program).absolute()
+
+
 def _check_run_folder(folder: Path) -> None:
     """The job's processes tell one another where it is, in messages that hold UTF-8 only."""
     try:
@@ -202,7 +216,8 @@ def local_cluster(
         workers: Number of workers with which training begins.
         overrides: Settings of the job file, as KEY=VALUE.
         run_folder: New or empty folder for results and logs. Default: a temporary one, removed at the end.
-        programs: Folder of slackline-scheduler and slackline-ps. Default: found through $PATH.
+        programs: Folder of slackline-scheduler and slackline-ps. Default: this package's own, which a wheel has, or those
+            of $PATH.
         startup_s: Longest wait for the scheduler's address, in seconds.
 
     Yields:
@@ -214,12 +229,7 @@ def local_cluster(
         TimeoutError: The scheduler wrote no address within `startup_s`.
         AbortedError: A program ended at its start. The message has the end of its log.
     """
-    found = {}
-    for name in _PROGRAMS:
-        program = shutil.which(name, path=None if programs is None else os.fspath(programs))
-        if program is None:
-            raise NotFoundError(f"found no program {name} in {'$PATH' if programs is None else programs}")
-        found[name] = Path(program).absolute()
+    found = {name: _program(name, programs) for name in _PROGRAMS}
     with contextlib.ExitStack() as stack:
         if run_folder is None:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="slackline-")))
@@ -244,7 +254,7 @@ def local_cluster(
                 cluster._start(name, "slackline-ps", "--scheduler", cluster.address, "--name", name)
             yield cluster
         except BaseException as error:
-            reason = f"failed: {_describe(type(error), error)}"
+            reason = f"failed: {describe(type(error), error)}"
             raise
         finally:
             cluster._stop(reason, _END_S if run_folder is None else _SAVE_S)

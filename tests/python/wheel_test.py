@@ -1,7 +1,7 @@
 """The wheel of the Python package, as `pip wheel ./python` makes it: it needs nothing of the machine that is not everywhere, and
 trains in an environment of its own.
 
-    wheel_test.py --source ROOT --build FOLDER --programs FOLDER [TEST...]
+    wheel_test.py --source ROOT --build FOLDER [TEST...]
 
 --build: where it is compiled. Skipped (77) where this interpreter lacks what builds it.
 """
@@ -20,10 +20,15 @@ import tempfile
 import unittest
 import zipfile
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "install"))
+
+from floors import is_elf, too_new  # noqa: E402
+
 OPTIONS = argparse.Namespace()
+PROGRAMS = ("slackline", "slackline-ps", "slackline-scheduler")
 
 # Of glibc, the compiler and Python itself: what manylinux lets a wheel expect.
-EVERYWHERE = re.compile(r"(ld-linux-[\w-]+|lib(c|m|dl|rt|pthread|gcc_s|stdc\+\+|z))\.so\.\d+")
+EVERYWHERE = re.compile(r"(ld-linux-[\w-]+|lib(c|m|dl|rt|pthread|resolv|gcc_s|stdc\+\+|z))\.so\.\d+")
 
 # Both have a protobuf, and Python packages bring more: the extension goes first, or last.
 MEET = """
@@ -44,6 +49,19 @@ for step in sys.argv[1:]:
 import slackline
 print(slackline.version())
 print("\\n".join(sorted({line.split()[-1] for line in open("/proc/self/maps") if ".so" in line})))
+"""
+
+
+CLUSTER = """
+import slackline, torch
+from torch.utils.data import DataLoader, TensorDataset
+with slackline.local_cluster(overrides=["training.epochs=1"]) as cluster, cluster.connect() as worker:
+    model = torch.nn.Linear(2, 1)
+    optimizer = slackline.Optimizer(model, worker)
+    for (x,) in worker.batches(DataLoader(TensorDataset(torch.ones(64, 2)), batch_size=32, sampler=worker.sampler(64))):
+        model(x).mean().backward()
+        optimizer.step()
+    assert worker.clock > 0, worker.clock
 """
 
 
@@ -90,9 +108,12 @@ class Wheel(unittest.TestCase):
         (cls.site / "others.pth").write_text("".join(f"{folder}\n" for folder in sorted(folders)))
 
     def run_python(self, *arguments, **environment):
+        return self.run_command(self.python, *arguments, **environment)
+
+    def run_command(self, *command, **environment):
         clean = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
         done = subprocess.run(
-            [self.python, *arguments],
+            command,
             capture_output=True,
             text=True,
             timeout=120,
@@ -103,9 +124,21 @@ class Wheel(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         return done.stdout
 
+    def files(self):
+        """Programs and libraries of the package."""
+        return [path for part in ("slackline", "slackline.libs") for path in sorted((self.site / part).rglob("*"))
+                if path.is_file() and is_elf(path)]
+
+    def test_older_systems_have_all_that_it_asks_for(self):
+        self.assertRegex(self.wheel.name, r"-manylinux_2_34_x86_64\.whl$")
+        found, seen = too_new(self.files())
+        self.assertEqual(found, [])
+        self.assertGreater(seen, 1000)
+
     def test_its_libraries_are_in_it(self):
         self.assertRegex(self.wheel.name, r"-cp3\d+-(cp3\d+|abi3)-manylinux_\d+_\d+_\w+\.whl$")
-        libraries = [path for path in (*self.site.glob("slackline/*.so"), *self.site.glob("slackline.libs/*"))]
+        libraries = self.files()
+        self.assertLessEqual({*PROGRAMS, "slackline-simulator"}, {path.name for path in libraries})
         names = {path.name for path in libraries}
         self.assertTrue(any(name.startswith("libgrpc-") for name in names), names)
         for path in libraries:
@@ -115,7 +148,7 @@ class Wheel(unittest.TestCase):
             licences = {name.rsplit("/", 1)[1] for name in wheel.namelist() if "dist-info/licenses/" in name}
         self.assertIn("slackline", licences)
         if pathlib.Path("/usr/share/doc/libssl3/copyright").exists():
-            self.assertLessEqual({"libssl3"}, licences)
+            self.assertLessEqual({"libssl3", "librocksdb-dev"}, licences)
 
     def test_nothing_else_of_the_machine_is_loaded_and_nothing_meets_torch(self):
         for order in (("core", "others"), ("others", "core")):
@@ -154,21 +187,30 @@ class Wheel(unittest.TestCase):
             return "slackline"
         return "other" if "site-packages/" in library else None
 
-    def test_it_trains(self):
+    def test_it_trains_and_resumes_with_its_own_programs(self):
+        # As they are called where the environment is not the active one.
+        slackline = self.folder / "venv/bin/slackline"
+        examples = self.site / "slackline/programs/share/slackline/examples/python"
         run = self.folder / "run"
-        examples = pathlib.Path(OPTIONS.source, "examples/python")
-        command = [os.path.join(OPTIONS.programs, "slackline"), "launch", examples / "patterns.py", examples / "patterns.yaml"]
-        command += ["--python", self.python, "--run-folder", run, "--set", "training.epochs=2"]
-        clean = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
-        done = subprocess.run(command, capture_output=True, text=True, timeout=240, env=clean, check=False)
-        logs = "\n".join(path.read_text(errors="replace") for path in run.glob("logs/*.log"))
-        self.assertEqual(done.returncode, 0, done.stdout + done.stderr + logs)
+        self.run_command(slackline, "launch", examples / "patterns.py", examples / "patterns.yaml", "--run-folder", run,
+                         "--set", "training.epochs=2", "--set", "cluster.servers=2")
         self.assertEqual(json.loads((run / "summary.json").read_text())["state"], "done")
+        self.run_command(slackline, "resume", run, "--set", "training.epochs=3")
+        self.assertEqual(json.loads((run / "summary.json").read_text())["epochs"], 3)
+
+    def test_its_programs_answer(self):
+        version = self.run_python("-c", "import slackline; print(slackline.version())").split()[1]
+        for name in PROGRAMS:
+            self.assertEqual(self.run_command(self.folder / "venv/bin" / name, "--version").split()[1], version)
+        self.assertEqual(self.run_python("-m", "slackline", "--version").split()[1], version)
+
+    def test_a_cluster_finds_its_programs(self):
+        self.run_python("-c", CLUSTER, PATH="/usr/bin:/bin")
 
 
 def main():
     parser = argparse.ArgumentParser()
-    for option in ("--source", "--build", "--programs"):
+    for option in ("--source", "--build"):
         parser.add_argument(option, required=True, type=os.path.abspath)
     parser.add_argument("tests", nargs="*")
     parser.parse_args(namespace=OPTIONS)
