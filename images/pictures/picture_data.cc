@@ -120,7 +120,12 @@ absl::StatusOr<PictureData> OpenPictures(const std::string& folder, const Pictur
   PictureData data;
   auto train = make(0, options.train_images_max);
   if (!train.ok()) return train.status();
-  auto test = make(SplitNamed(options.evaluation_split), 0);
+  const int evaluated = SplitNamed(options.evaluation_split);
+  if (evaluated <= 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("found the split '", options.evaluation_split, "'; allowed is validation or test"));
+  }
+  auto test = make(evaluated, 0);
   if (!test.ok()) {
     return absl::InvalidArgumentError(
         absl::StrCat(test.status().message(), "; data.evaluation_split names another: test or validation"));

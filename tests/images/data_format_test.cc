@@ -1,6 +1,8 @@
 // The table of formats: every format of the job file has an entry, and checks name the setting.
 #include "images/formats/data_format.h"
 
+#include <filesystem>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -52,6 +54,21 @@ TEST(DataFormat, IdxIsOpenedByItsEntry) {
   EXPECT_NE(data->fingerprint, 0u);
   const DataRequest other = {.settings = request.settings, .classes = 1};
   EXPECT_EQ(OpenJobData(other).status().message(), "the data has label 1; model.classes is 1");
+}
+
+TEST(DataFormat, FoldersOfPicturesRefuseASplitThatThereIsNot) {
+  const TemporaryFolder folder;
+  for (const std::string split : {"train", "test"}) {
+    std::filesystem::create_directories(std::filesystem::path(folder / split) / "cats");
+    WriteFile(folder / (split + "/cats/1.png"), Bytes(8, 7));
+  }
+  DataRequest request = {.settings = DataIn(folder.path(), job::Data::FOLDER), .classes = 1};
+  request.settings.mutable_decode()->set_size("8x8");
+  for (const std::string split : {"tets", "train"}) {
+    request.evaluation_split = split;
+    EXPECT_EQ(OpenJobData(request).status().message(),
+              "found the split '" + split + "'; allowed is validation or test");
+  }
 }
 
 }  // namespace
