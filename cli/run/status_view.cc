@@ -23,14 +23,6 @@ std::string Repeated(char what, double share, int columns) {
   return std::string(static_cast<size_t>(std::lround(clamped * columns)), what);
 }
 
-std::string RenderBytes(uint64_t bytes) {
-  const char* const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-  auto amount = static_cast<double>(bytes);
-  size_t unit = 0;
-  for (; amount >= 1024 && unit < 4; ++unit) amount /= 1024;
-  return absl::StrFormat("%.*f %s", unit == 0 ? 0 : 1, amount, units[unit]);
-}
-
 std::string RenderAlerts(const wire::JobStatus& status) {
   std::string out;
   for (const wire::Alert& alert : status.alerts()) {
