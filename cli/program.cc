@@ -51,6 +51,7 @@ constexpr CommandEntry kCommands[] = {
     {"Start and change runs", "slurm", AddSlurm},
     {"Start and change runs", "servers", AddServers},
     {"Start and change runs", "checkpoint", AddCheckpoint},
+    {"Results", "runs", AddRuns},
     {"Results", "checkpoints", AddCheckpoints},
     {"Results", "export", AddExport},
     {"Results", "evaluate", AddEvaluate},

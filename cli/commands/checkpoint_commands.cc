@@ -1,14 +1,24 @@
-// `slackline checkpoints` and `export` on the command line.
+// `slackline runs`, `checkpoints` and `export` on the command line.
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "cli/commands/checkpoints.h"
+#include "cli/commands/runs.h"
 #include "cli/commands/shared_options.h"
 #include "common/help.h"
 
 namespace slackline::cli {
 namespace {
+
+const HelpText kRunsHelp = {
+    .example = "slackline runs",
+    .text =
+        "Shows the newest run first. A run begins when it is started or resumed. `-` stands for a figure that no file "
+        "tells. `slackline status` shows more of a run. States and columns: slackline help run-folder.",
+    .examples =
+        "slackline runs /scratch/runs\n"
+        "slackline runs --json | jq '.[] | select(.state == \"failed\") | .folder'"};
 
 const HelpText kCheckpointsHelp = {.example = "slackline checkpoints runs/first",
                                    .examples = "slackline checkpoints runs/first --verify"};
@@ -30,6 +40,16 @@ struct ExportOptions {
 };
 
 }  // namespace
+
+AddedCommand AddRuns(CLI::App& app, const char* /*program*/) {
+  const auto folder = std::make_shared<std::string>("runs");
+  const auto json = std::make_shared<bool>(false);
+  CLI::App* command = app.add_subcommand("runs", "List the runs of a folder: state, epochs, accuracy, age, size");
+  command->add_option("FOLDER", *folder, "Folder that holds run folders. Default: runs");
+  command->add_flag("--json", *json, "Print a JSON array, with bytes, seconds and shares");
+  SetHelp(*command, kRunsHelp);
+  return Added(command, [folder, json] { return ListRuns(*folder, *json); });
+}
 
 AddedCommand AddCheckpoints(CLI::App& app, const char* /*program*/) {
   const auto target = std::make_shared<std::string>();

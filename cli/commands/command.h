@@ -40,6 +40,7 @@ AddedCommand AddCredentials(CLI::App& app, const char* program);
 AddedCommand AddStatus(CLI::App& app, const char* program);
 AddedCommand AddServers(CLI::App& app, const char* program);
 AddedCommand AddCheckpoint(CLI::App& app, const char* program);
+AddedCommand AddRuns(CLI::App& app, const char* program);
 AddedCommand AddCheckpoints(CLI::App& app, const char* program);
 AddedCommand AddExport(CLI::App& app, const char* program);
 AddedCommand AddExperiment(CLI::App& app, const char* program);

@@ -4,12 +4,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <fstream>
+#include <limits>
 #include <optional>
 #include <system_error>
 #include <vector>
 
 #include <nlohmann/json.hpp>
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
@@ -25,7 +28,9 @@
 #include "cli/run/script.h"
 #include "cli/run/slurm_queue.h"
 #include "common/checkpoint/folder.h"
+#include "common/job/consistency_modes.h"
 #include "common/job/job_file.h"
+#include "common/job/job_kinds.h"
 #include "common/json_text.h"
 #include "common/metrics/test_metric.h"
 #include "common/utf8.h"
@@ -99,10 +104,16 @@ void TakeEnergy(const nlohmann::json& energy, wire::JobStatus& status) {
   view.mutable_joules()->set_other(number("other"));
 }
 
-// Of a run that has come to its end; one that goes on from an earlier point may have an older one.
+// Returns summary.json, or an empty object if it does not tell of an end in this state: a run that goes on from an
+// earlier point may have an older summary.
+nlohmann::json SummaryOf(const fs::path& run, const std::string& state) {
+  nlohmann::json summary = ReadJson(run / "summary.json");
+  const bool of_end = summary.is_object() && summary.value("state", nlohmann::json()) == state;
+  return of_end ? summary : nlohmann::json::object();
+}
+
 void TakeSummary(const fs::path& run, wire::JobStatus& status) {
-  const nlohmann::json summary = ReadJson(run / "summary.json");
-  if (!summary.is_object() || summary.value("state", nlohmann::json()) != status.state()) return;
+  const nlohmann::json summary = SummaryOf(run, status.state());
   const auto number = [&](const char* name) { return summary.value(name, nlohmann::json()); };
   wire::JobProgress& progress = *status.mutable_progress();
   if (number("samples").is_number()) progress.set_samples_done(number("samples").get<uint64_t>());
@@ -132,6 +143,27 @@ void TakeCheckpoints(const fs::path& folder, wire::JobStatus& status) {
     checkpoints.set_epochs(manifest->scheduler().tasks().ranges().epochs_done());
   }
   std::reverse(checkpoints.mutable_kept()->begin(), checkpoints.mutable_kept()->end());
+}
+
+// Returns the epoch of the last row of epochs.csv, which has a row for each complete epoch; 0 if the file does not
+// exist.
+std::optional<uint32_t> EpochsDone(const fs::path& run) {
+  const fs::path file = run / "epochs.csv";
+  std::error_code error;
+  std::ifstream in(file);
+  if (!in) return fs::exists(file, error) || error ? std::nullopt : std::optional<uint32_t>(0);
+  uint32_t done = 0, epoch = 0;
+  for (std::string line; std::getline(in, line);) {
+    if (absl::SimpleAtoi(line.substr(0, line.find(',')), &epoch)) done = epoch;
+  }
+  return done;
+}
+
+// Returns the job of the run or, until the run begins, the job that was submitted.
+absl::StatusOr<job::Job> JobOf(const fs::path& run) {
+  std::error_code error;
+  const fs::path of_run = run / "job.yaml";
+  return ReadJobFile(fs::exists(of_run, error) ? of_run : run / "submit" / "job.yaml", {});
 }
 
 // Where no end was written: who is to look after it, and whether anybody does.
@@ -240,9 +272,7 @@ absl::StatusOr<wire::JobStatus> ReadEnd(const fs::path& run) {
     return absl::NotFoundError(
         absl::StrCat("found no run in ", run.string(), " (job.yaml); allowed is the folder of a run, or HOST:PORT"));
   }
-  const fs::path of_run = run / "job.yaml";
-  const absl::StatusOr<job::Job> job =
-      ReadJobFile(fs::exists(of_run, error) ? of_run : run / "submit" / "job.yaml", {});
+  const absl::StatusOr<job::Job> job = JobOf(run);
   wire::JobStatus status;
   status.set_run_folder(fs::absolute(run).lexically_normal().string());
   status.set_unix_ms(absl::ToUnixMillis(absl::Now()));
@@ -268,6 +298,40 @@ absl::StatusOr<wire::JobStatus> ReadEnd(const fs::path& run) {
   status.set_go_on(GoOn(run, job.ok() ? &*job : nullptr, status));
   scheduler::AddAlerts(status);
   return status;
+}
+
+RunFigures ReadFigures(const fs::path& run, const wire::JobStatus& end) {
+  RunFigures figures;
+  const nlohmann::json summary = SummaryOf(run, end.state());
+  const auto count = [&](const char* name) {
+    const nlohmann::json value = summary.value(name, nlohmann::json());
+    const bool fits = value.is_number_unsigned() && value.get<uint64_t>() <= std::numeric_limits<uint32_t>::max();
+    return fits ? value.get<uint32_t>() : std::optional<uint32_t>();
+  };
+  for (const ModeFacts& mode : AllModes()) {
+    if (summary.value("mode", nlohmann::json()) == std::string(mode.name)) figures.mode = std::string(mode.name);
+  }
+  figures.workers = count("workers");
+  figures.servers = count("servers");
+  figures.epochs = count("epochs");
+  figures.epochs_done = count("epochs_done");
+  if (!figures.epochs_done) figures.epochs_done = EpochsDone(run);
+  if (const absl::StatusOr<job::Job> job = JobOf(run); job.ok()) {
+    figures.mode = std::string(FactsOf(job->consistency()).name);
+    figures.workers = job->cluster().workers();
+    figures.servers = job->cluster().servers();
+    figures.epochs = job->training().epochs();
+  }
+  const nlohmann::json best = summary.value("best_test_accuracy", nlohmann::json());
+  const auto& measured = end.curve().test_accuracy();
+  if (best.is_number()) {
+    figures.best_test_accuracy = best.get<double>();
+  } else if (!measured.empty()) {
+    figures.best_test_accuracy = *std::max_element(measured.begin(), measured.end());
+  }
+  const bool is_share = figures.best_test_accuracy >= 0.0 && figures.best_test_accuracy <= 1.0;
+  if (!is_share) figures.best_test_accuracy.reset();
+  return figures;
 }
 
 absl::Status RecordEnd(const fs::path& run, const std::string& state, const std::string& reason) {

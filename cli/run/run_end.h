@@ -2,7 +2,9 @@
 // after it.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -23,6 +25,21 @@ inline constexpr char kPending[] = "pending";
 // that continues the run.
 //   kNotFound  no run folder
 absl::StatusOr<wire::JobStatus> ReadEnd(const std::filesystem::path& run);
+
+// Figures of a run, as far as its files tell them.
+struct RunFigures {
+  // consistency.mode; empty if no file tells it.
+  std::string mode;
+  std::optional<uint32_t> workers;
+  std::optional<uint32_t> servers;
+  std::optional<uint32_t> epochs_done;
+  std::optional<uint32_t> epochs;
+  // Accuracy, or mAP, as a share. Until the run has ended, one of at most 600 evaluations.
+  std::optional<double> best_test_accuracy;
+};
+
+// Reads the figures from the job, epochs.csv and, if it tells of this end, summary.json. `end` is that of ReadEnd().
+RunFigures ReadFigures(const std::filesystem::path& run, const wire::JobStatus& end);
 
 // Adds to the run's events.log how the run has ended, unless the scheduler has recorded it. `state` is "done", "failed"
 // or "stopped". Requires: the scheduler has ended.

@@ -169,7 +169,7 @@ class Command(unittest.TestCase):
 
     def test_an_unknown_command_is_named_with_those_that_exist(self):
         known = ("train, status, resume, check, doctor, prepare, credentials, launch, slurm, placement, servers, checkpoint, "
-                 "checkpoints, export, evaluate, trace, experiment, simulate, plan, help, completion\n")
+                 "runs, checkpoints, export, evaluate, trace, experiment, simulate, plan, help, completion\n")
         for word, found in (("dance", "found 'dance'; allowed is "),
                             ("statsu", "found 'statsu'; did you mean 'status'? Allowed is ")):
             result = run(word)
@@ -473,6 +473,27 @@ class Command(unittest.TestCase):
                                r"supervisor is gone \(process 7 on node1\)\)\n")
         self.assertEqual(shape["state"], "lost")
         self.assertNotIn("restarts its scheduler", text)
+
+    def test_runs_of_a_folder_are_listed(self):
+        self.end_a_run("the job is failed: server ps-1 died")
+        (self.folder / "notes").mkdir()
+        with tempfile.TemporaryDirectory() as name:
+            runs = pathlib.Path(name) / "runs"
+            missing = run("runs", cwd=name)
+            self.assertEqual((missing.returncode, missing.stdout), (2, ""))
+            self.assertEqual(missing.stderr, "slackline: found no folder runs; allowed is a folder that holds run folders: name one, "
+                                             "or run `slackline train JOB.yaml`, which makes runs/\n")
+            runs.mkdir()
+            empty = run("runs", cwd=name)
+            self.assertEqual((empty.returncode, empty.stdout, empty.stderr), (0, "There are no runs in runs.\n", ""))
+            shutil.copytree(self.folder, runs / "first")
+            (runs / "broken").mkdir()
+            (runs / "broken" / "job.yaml").write_text("name: [")
+            listed = run("runs", "--json", cwd=name)
+            self.assertEqual((listed.returncode, listed.stderr), (0, ""))
+            found = {entry["name"]: (entry["state"], entry["epochs"], entry["best_test_accuracy"]) for entry in json.loads(listed.stdout)}
+            self.assertEqual(found, {"first": ("failed", 3, 0.8), "broken": ("lost", None, None)})
+            self.assertRegex(run("runs", runs).stdout, r"\nfirst +failed +ssp +2 +2 +0/3 +80\.00 % +[0-9]+ s +[0-9.]+ B\n")
 
     def test_a_connection_that_is_not_made_in_time_is_tried_again(self):
         with socket.create_server(("127.0.0.1", 0)) as silent:

@@ -72,7 +72,7 @@ ALLOWED = {
     "openssl": ["common/security/.*"],
     "nlohmann": [
         "common/json_text\\.(h|cc)", "common/checkpoint/shard_file\\.cc",
-        "cli/(base/log_line|doctor/report|prepare/(output|prepare|shard_maker)|run/(not_started|page_status|run_end|run_folder|script)|slurm/meeting)\\.cc",
+        "cli/(base/log_line|commands/runs|doctor/report|prepare/(output|prepare|shard_maker)|run/(not_started|page_status|run_end|run_folder|script)|slurm/meeting)\\.cc",
         "images/(coco/annotations|prepared/prepared_index)\\.cc",
         "scheduler/(base/message_json|record/run_summary|service/scrape_targets)\\.cc",
         "worker/(base/trace|evaluation/evaluator|model/weights/(load_weights|safetensors))\\.cc", "tests/.*",
