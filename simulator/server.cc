@@ -5,8 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
+#include "common/job/optimizer_config.h"
 #include "ps/shard/engine_config.h"
-#include "ps/shard/optimizer_config.h"
 #include "ps/shard/shard_parts.h"
 
 namespace slackline::simulator {
@@ -38,7 +38,7 @@ Server::Server(World& world, std::string name)
 void Server::Install(const wire::InstallShardsRequest& request) {
   const bool computes = !world_.computation.initial_weights().empty();
   std::optional<OptimizerConfig> optimizer;
-  if (computes) optimizer = ps::MakeOptimizerConfig(world_.job, request.samples_per_epoch());
+  if (computes) optimizer = MakeOptimizerConfig(world_.job, request.samples_per_epoch());
   const job::Consistency& consistency = world_.job.consistency();
   const ps::EngineConfig engine = ps::MakeEngineConfig(world_.job, world_.timeouts, request.samples_per_epoch());
   for (const wire::ShardSpec& spec : request.shards()) {

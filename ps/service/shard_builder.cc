@@ -11,12 +11,12 @@
 #include "absl/time/clock.h"
 #include "common/checkpoint/model_reader.h"
 #include "common/job/job_kinds.h"
+#include "common/job/optimizer_config.h"
 #include "common/kill_point.h"
 #include "common/logging.h"
 #include "ps/base/readable.h"
 #include "ps/service/staging_size.h"
 #include "ps/shard/engine_config.h"
-#include "ps/shard/optimizer_config.h"
 #include "ps/shard/shard_parts.h"
 #include "ps/store/checkpoint_part.h"
 

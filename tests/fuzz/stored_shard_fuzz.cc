@@ -7,9 +7,9 @@
 
 #include "common/check.h"
 #include "common/job/job_file.h"
+#include "common/job/optimizer_config.h"
 #include "histories.pb.h"
 #include "ps/shard/engine_config.h"
-#include "ps/shard/optimizer_config.h"
 #include "ps/store/manifest.h"
 #include "tests/fuzz/text_input.h"
 
@@ -41,7 +41,7 @@ class Shard {
  public:
   Shard(const StoredShard& stored, const job::Job& job)
       : engine_(ps::MakeEngineConfig(job, Timeouts(), 1000)),
-        state_(kIdentity.extent, ps::MakeOptimizerConfig(job, 1000), 32) {
+        state_(kIdentity.extent, MakeOptimizerConfig(job, 1000), 32) {
     const snapshot::Manifest manifest = MakeRight(stored.manifest());
     if (!ps::CheckManifest(kIdentity, manifest).ok()) return;
     ps::ToKept(1, manifest);

@@ -6,10 +6,10 @@
 #include <set>
 
 #include "absl/time/clock.h"
+#include "common/job/optimizer_config.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "ps/service/shard_table.h"
-#include "ps/shard/optimizer_config.h"
 #include "tests/ps/service_fixture.h"
 
 namespace slackline::ps::install_test {

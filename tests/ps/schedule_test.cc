@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "common/job/optimizer_config.h"
 #include "job.pb.h"
-#include "ps/shard/optimizer_config.h"
 #include "tests/ps/golden_file.h"
 
 namespace slackline::ps::schedule_test {

@@ -6,9 +6,9 @@
 #include "common/optimizer/optimizer.h"
 #include "job.pb.h"
 
-namespace slackline::ps {
+namespace slackline {
 
 // Converts the schedule's epochs into samples: `samples_per_epoch` training images each.
 OptimizerConfig MakeOptimizerConfig(const job::Job& job, uint64_t samples_per_epoch);
 
-}  // namespace slackline::ps
+}  // namespace slackline

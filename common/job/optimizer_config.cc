@@ -1,4 +1,4 @@
-#include "ps/shard/optimizer_config.h"
+#include "common/job/optimizer_config.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,7 +7,7 @@
 #include "common/job/job_kinds.h"
 #include "common/job/push_samples.h"
 
-namespace slackline::ps {
+namespace slackline {
 namespace {
 
 uint64_t Samples(double epochs, uint64_t samples_per_epoch) {
@@ -85,4 +85,4 @@ OptimizerConfig MakeOptimizerConfig(const job::Job& job, uint64_t samples_per_ep
   };
 }
 
-}  // namespace slackline::ps
+}  // namespace slackline
