@@ -22,6 +22,8 @@ except ImportError:
 # Made by Prometheus itself.
 OF_PROMETHEUS = {"up"}
 NAME = re.compile(r"(?<![\w:\"$])(up|(?:slackline|process)_\w+|slackline:[\w:]+)\b(?!\s*(?:=~|!=|!~|=)\s*\")")
+# What stands before each alert's runbook_url: operators choose it.
+PREFIX = "{{ $externalLabels.slackline_docs }}"
 # Labels, where they stand in by (...) and on (...).
 LABELS = {"slackline_job"}
 
@@ -72,17 +74,21 @@ def mistakes(root):
         for name in sorted(names - known):
             yield f"{where}: no series {name} in docs/metrics.md, nor recorded"
     headings = {line[3:].strip() for line in (root / "docs/alerts.md").read_text().splitlines() if line.startswith("## ")}
+    anchors = {heading.lower() for heading in headings}
     alerts = [rule for rule in rules_of(root) if "alert" in rule]
     tested = (root / "monitoring/tests/slackline-alerts.test.yml").read_text()
     for rule in alerts:
         name = rule["alert"]
         if rule.get("labels", {}).get("severity") not in ("critical", "warning"):
             yield f"{name}: severity is neither critical nor warning"
-        for annotation in ("summary", "description", "runbook"):
+        for annotation in ("summary", "description", "runbook_url"):
             if not rule.get("annotations", {}).get(annotation):
                 yield f"{name}: no {annotation}"
-        if rule["annotations"].get("runbook") != f"docs/alerts.md#{name.lower()}":
-            yield f"{name}: its runbook is not docs/alerts.md#{name.lower()}"
+        runbook = f"{PREFIX}docs/alerts.md#{name.lower()}"
+        if rule.get("annotations", {}).get("runbook_url") != runbook:
+            yield f"{name}: its runbook_url is not {runbook}"
+        if name.lower() not in anchors:
+            yield f"{name}: docs/alerts.md has no anchor {name.lower()}"
         if f"alertname: {name}\n" not in tested or f"alertname: {name}," not in tested:
             yield f"{name}: no test that it fires, or none that it does not fire before its time"
     for name in {rule["alert"] for rule in alerts} ^ headings:

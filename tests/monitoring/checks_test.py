@@ -61,7 +61,8 @@ class Checks(unittest.TestCase):
         self.change("docs/alerts.md", "## SlacklineDiskFull", "## SlacklineDiskIsFull")
         self.change("monitoring/rules/slackline-alerts.yml", "docs/alerts.md#slacklinediverging", "docs/alerts.md#diverging")
         self.assertIn("SlacklineDiskFull: an alert without a section", self.found())
-        self.assertIn("SlacklineDiverging: its runbook", self.found())
+        self.assertIn("SlacklineDiverging: its runbook_url is not", self.found())
+        self.assertIn("SlacklineDiskFull: docs/alerts.md has no anchor slacklinediskfull", self.found())
 
     def test_an_alert_needs_tests(self):
         self.change("monitoring/tests/slackline-alerts.test.yml", "- alertname: SlacklineDataWait\n", "- alertname: SlacklineOther\n")
