@@ -46,8 +46,11 @@ def rate(series, by="process", legend="{{process}}", matchers=""):
 # (title, unit, what it shows, queries); of each row.
 ROWS = [
     ("Training", [
-        ("Loss", "short", "Mean loss on training images since the last report.",
-         [q("slackline_scheduler_train_loss{JOB}", "{{slackline_job}}")]),
+        ("Loss", "short", "Mean loss on training images since the last report; on test images at the last evaluation.",
+         [q("slackline_scheduler_train_loss{JOB}", "{{slackline_job}} training"),
+          q("slackline_scheduler_test_loss{JOB}", "{{slackline_job}} test")]),
+        ("Learning rate", "short", "By the schedule, for a step of one batch.",
+         [q("slackline_scheduler_learning_rate{JOB}", "{{slackline_job}}")]),
         ("Accuracy", "percentunit", "On training images since the last report; on test images at the last evaluation, of jobs that find "
          "objects mean average precision.",
          [q("slackline_scheduler_train_accuracy_ratio{JOB}", "{{slackline_job}} training"),

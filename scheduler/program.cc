@@ -229,7 +229,7 @@ int Run(const Options& options) {
   board.history().Load((*folder)->path());
   Metrics metrics(ProcessLabels(job.name(), "scheduler", "scheduler"));
   SchedulerMetrics series(metrics);
-  series.SetIntervals(job);
+  series.SetJob(job, RunName((*folder)->path()));
   const absl::StatusOr<std::string> served = Serve(job, *network, (*folder)->path(), metrics, board);
   if (!served.ok()) return Complain(served.status(), kFailed);
   ScrapeTargets targets((*folder)->path(), job.name(), *served, job.output().targets_folder());

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/job/job_kinds.h"
+#include "common/job/optimizer_config.h"
 #include "common/job/push_samples.h"
 #include "scheduler/control/job_course.h"
 #include "scheduler/control/job_view.h"
@@ -273,6 +274,8 @@ void JobCourse::AddReport(absl::Time now) {
   report.loss = progress.loss;
   report.accuracy = progress.accuracy;
   job_.evaluations.Report(report);
+  const OptimizerConfig optimizer = MakeOptimizerConfig(job_.config.job, job_.shards.layout().train_samples);
+  report.learning_rate = LearningRate(optimizer, progress.totals.samples_applied(), /*batches=*/1);
   report.samples_per_second = job_.progress.SamplesPerSecond(now);
   report.staleness_mean = progress.staleness_mean;
   report.staleness = progress.staleness;

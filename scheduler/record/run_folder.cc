@@ -112,6 +112,12 @@ std::string DefaultRunFolder(const std::string& job_name, absl::Time now) {
   return absl::StrCat("runs/", job_name, "-", absl::FormatTime("%Y%m%d-%H%M%S", now, absl::LocalTimeZone()));
 }
 
+std::string RunName(const std::string& run_folder) {
+  const std::filesystem::path path(run_folder);
+  // Nothing follows a slash at the end.
+  return path.has_filename() ? path.filename() : path.parent_path().filename();
+}
+
 absl::StatusOr<std::unique_ptr<RunFolder>> RunFolder::Create(const std::string& path, const job::Job& job,
                                                              absl::Time wall_time) {
   std::error_code error;

@@ -24,6 +24,9 @@ namespace slackline::scheduler {
 // Returns the folder of a run for which nobody chose one: runs/NAME-DATE-TIME, relative to the working directory.
 std::string DefaultRunFolder(const std::string& job_name, absl::Time now);
 
+// Returns the name of the run that is kept in `run_folder`: the last part of the path.
+std::string RunName(const std::string& run_folder);
+
 class RunFolder {
  public:
   // Creates the folder and its files; job.yaml has every field.

@@ -1,5 +1,8 @@
 #include "scheduler/service/scheduler_metrics.h"
 
+#include "common/job/job_kinds.h"
+#include "common/version_text.h"
+
 namespace slackline::scheduler {
 namespace {
 
@@ -26,10 +29,16 @@ SchedulerMetrics::SchedulerMetrics(Metrics& metrics)
       loss_(metrics.gauge("slackline_scheduler_train_loss", "Mean loss on training images since the last report")),
       train_accuracy_(metrics.gauge("slackline_scheduler_train_accuracy_ratio",
                                     "Share of training images classified right since the last report")),
+      test_loss_(
+          metrics.gauge("slackline_scheduler_test_loss",
+                        "Mean loss on test images at the last evaluation; 0: none yet, or the job finds objects")),
       test_accuracy_(
           metrics.gauge("slackline_scheduler_test_accuracy_ratio",
                         "Share of test images classified right at the last evaluation; of a job that finds objects, "
                         "their mean average precision")),
+      learning_rate_(metrics.gauge(
+          "slackline_scheduler_learning_rate",
+          "Learning rate by the schedule at the last report, for a step of one batch; 0 before the first")),
       samples_per_second_(
           metrics.gauge("slackline_scheduler_samples_per_second", "Training images a second, of all workers")),
       slack_(metrics.gauge("slackline_scheduler_slack_clocks", "Fastest minus slowest live worker's clock")),
@@ -78,7 +87,9 @@ void SchedulerMetrics::Publish(const Report& report) {
   epoch_.Set(report.epoch);
   if (report.loss) loss_.Set(*report.loss);
   if (report.accuracy) train_accuracy_.Set(*report.accuracy);
+  if (report.test_loss) test_loss_.Set(*report.test_loss);
   if (report.test_accuracy) test_accuracy_.Set(*report.test_accuracy);
+  learning_rate_.Set(report.learning_rate);
   samples_per_second_.Set(report.samples_per_second);
   slack_.Set(static_cast<double>(report.slack));
   staleness_mean_.Set(report.staleness_mean);
@@ -135,6 +146,15 @@ void SchedulerMetrics::PublishClocks(const std::map<std::string, uint64_t>& cloc
   }
 }
 
-void SchedulerMetrics::SetIntervals(const job::Job& job) { checkpoint_interval_.Set(job.checkpoint().every_s()); }
+void SchedulerMetrics::SetJob(const job::Job& job, const std::string& run) {
+  checkpoint_interval_.Set(job.checkpoint().every_s());
+  metrics_
+      .gauge("slackline_job_info", "1; the labels say which run this is, and what it trains",
+             {{"run", run},
+              {"mode", std::string(FactsOf(job.consistency()).name)},
+              {"model", std::string(FactsOf(job.model()).name)},
+              {"version", VersionNumber()}})
+      .Set(1);
+}
 
 }  // namespace slackline::scheduler

@@ -22,8 +22,8 @@ class SchedulerMetrics {
 
   void Publish(const Report& report);
   void Publish(const MembersView& members);
-  // Publishes how often checkpoints and snapshots are made.
-  void SetIntervals(const job::Job& job);
+  // Publishes what stays the same for a whole run: what the job is, and how often checkpoints are made.
+  void SetJob(const job::Job& job, const std::string& run);
 
   DiskSeries run_disk;
   DiskSeries checkpoint_disk;
@@ -38,7 +38,9 @@ class SchedulerMetrics {
   Gauge& epoch_;
   Gauge& loss_;
   Gauge& train_accuracy_;
+  Gauge& test_loss_;
   Gauge& test_accuracy_;
+  Gauge& learning_rate_;
   Gauge& samples_per_second_;
   Gauge& slack_;
   Gauge& staleness_mean_;

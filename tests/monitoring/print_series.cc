@@ -30,6 +30,7 @@ void PrintScheduler() {
   scheduler::MembersView members;
   members.clocks["name"] = 1;
   series.Publish(members);
+  series.SetJob({}, "run");
   Print("scheduler", metrics);
 }
 

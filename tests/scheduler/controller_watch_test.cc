@@ -96,6 +96,25 @@ TEST(ControllerWatch, BoundTravelsToTheServersUnderANewEpochAndIsAnEvent) {
   EXPECT_EQ(cluster.Beat("w-1")->state(), wire::WORKER_LIVE);
 }
 
+TEST(ControllerWatch, ReportsHaveTheLearningRateOfTheSchedule) {
+  job::Job job = FakeCluster::SmallJob();
+  job.mutable_optimizer()->set_lr(0.5);
+  job.mutable_optimizer()->mutable_schedule()->set_kind(job::Schedule::STEP);
+  job.mutable_optimizer()->mutable_schedule()->set_every_epochs(0.5);
+  job.mutable_optimizer()->mutable_schedule()->set_gamma(0.25);
+  FakeCluster cluster(job);
+  cluster.Start();
+  cluster.Range("w-1");
+  cluster.progress("w-1").set_samples(49);
+  cluster.Pass(absl::Seconds(1));
+  cluster.progress("w-1").set_samples(51);
+  cluster.Pass(absl::Seconds(1));
+  const std::vector<Report> reports = cluster.controller().TakeReports();
+  ASSERT_EQ(reports.size(), 2u);
+  EXPECT_DOUBLE_EQ(reports[0].learning_rate, 0.5);
+  EXPECT_DOUBLE_EQ(reports[1].learning_rate, 0.125);
+}
+
 TEST(ControllerWatch, FewStepsOrLittleTimeDecideNothing) {
   FakeCluster cluster(AutomaticBound());
   cluster.Start();

@@ -51,6 +51,12 @@ TEST(Crc32c, KnownVectors) {
   EXPECT_EQ(Crc32c(std::string(32, '\xff')), 0x62a8ab43u);  // RFC 3720, B.4
 }
 
+TEST(RunName, IsTheLastPartOfThePath) {
+  EXPECT_EQ(RunName("/data/runs/first.1"), "first.1");
+  EXPECT_EQ(RunName("/data/runs/first/"), "first");
+  EXPECT_EQ(RunName("/"), "");
+}
+
 TEST_F(RunFolderTest, RefusesAPathThatIsNotUtf8) {
   const absl::Status refused = RunFolder::Create(Path() + "/l\xe4ufe", job::Job(), wall_).status();
   EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);

@@ -10,6 +10,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
+#include "common/version_text.h"
 #include "scheduler/service/scheduler_metrics.h"
 
 namespace slackline::scheduler::scrape_targets_test {
@@ -80,6 +81,28 @@ TEST_F(ScrapeTargetsTest, AFolderThatCannotBeWrittenIsUnavailable) {
   std::ofstream(run_) << "a file";
   ScrapeTargets targets(run_, "fashion", "host:1");
   EXPECT_TRUE(absl::IsUnavailable(targets.Write({})));
+}
+
+TEST(SchedulerMetricsTest, TheRunSaysWhatItTrains) {
+  Metrics metrics;
+  SchedulerMetrics series(metrics);
+  EXPECT_THAT(metrics.Text(), Not(HasSubstr("slackline_job_info")));
+  job::Job job;
+  job.mutable_consistency()->set_mode(job::Consistency::BSP);
+  job.mutable_model()->set_kind(job::Model::RESNET18);
+  series.SetJob(job, "fashion-1");
+  EXPECT_THAT(metrics.Text(),
+              HasSubstr("slackline_job_info{mode=\"bsp\",model=\"resnet18\",run=\"fashion-1\",version=\"" +
+                        VersionNumber() + "\"} 1"));
+}
+
+TEST(SchedulerMetricsTest, TheLossOfATestStaysUntilTheNextTest) {
+  Metrics metrics;
+  SchedulerMetrics series(metrics);
+  series.Publish(Report{.test_loss = 0.5, .learning_rate = 0.25});
+  series.Publish(Report{.learning_rate = 0.125});
+  EXPECT_THAT(metrics.Text(), HasSubstr("slackline_scheduler_test_loss 0.5"));
+  EXPECT_THAT(metrics.Text(), HasSubstr("slackline_scheduler_learning_rate 0.125"));
 }
 
 TEST(SchedulerMetricsTest, AWorkerThatIsGoneHasNoClock) {
