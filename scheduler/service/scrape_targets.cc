@@ -10,15 +10,17 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "common/json_text.h"
+#include "scheduler/record/run_folder.h"
 
 namespace slackline::scheduler {
 
-std::string ToFileSd(const std::string& job, const std::vector<ScrapeTarget>& targets) {
+std::string ToFileSd(const std::string& job, const std::string& run, const std::vector<ScrapeTarget>& targets) {
   using Json = nlohmann::ordered_json;
   Json groups = Json::array();
   for (const ScrapeTarget& target : targets) {
-    groups.push_back({{"targets", Json::array({target.address})},
-                      {"labels", {{"slackline_job", job}, {"process", target.process}, {"role", target.role}}}});
+    groups.push_back(
+        {{"targets", Json::array({target.address})},
+         {"labels", {{"slackline_job", job}, {"run", run}, {"process", target.process}, {"role", target.role}}}});
   }
   return DumpJson(groups, 2) + "\n";
 }
@@ -27,7 +29,7 @@ std::string SharedTargetsFile(const std::string& folder, const std::string& job,
   // FNV-1a: the same for the same folder, whoever asks.
   uint32_t hash = 2166136261u;
   for (const char letter : run_folder) hash = (hash ^ static_cast<unsigned char>(letter)) * 16777619u;
-  std::string run = std::filesystem::path(run_folder).filename();
+  std::string run = RunName(run_folder);
   // Prometheus looks for *.json.
   for (char& letter : run) {
     if (!absl::ascii_isalnum(static_cast<unsigned char>(letter)) && letter != '-' && letter != '_' && letter != '.')
@@ -56,15 +58,16 @@ ScrapeTargets::ScrapeTargets(const std::string& run_folder, std::string job, std
     : file_(run_folder + "/prometheus/targets.json"),
       shared_(shared.empty() ? "" : SharedTargetsFile(shared, job, run_folder)),
       job_(std::move(job)),
+      run_(RunName(run_folder)),
       own_(std::move(own)) {}
 
 absl::Status ScrapeTargets::Write(std::vector<ScrapeTarget> targets) {
   if (!own_.empty()) targets.insert(targets.begin(), {own_, "scheduler", "scheduler"});
-  return Put(ToFileSd(job_, targets));
+  return Put(ToFileSd(job_, run_, targets));
 }
 
 absl::Status ScrapeTargets::Clear() {
-  absl::Status status = Put(ToFileSd(job_, {}));
+  absl::Status status = Put(ToFileSd(job_, run_, {}));
   std::error_code error;
   if (!shared_.empty() && !std::filesystem::remove(shared_, error) && error) {
     status.Update(absl::UnavailableError(absl::StrCat("cannot remove ", shared_, ": ", error.message())));

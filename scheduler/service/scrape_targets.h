@@ -9,11 +9,11 @@
 
 namespace slackline::scheduler {
 
-// Returns the targets in the format file_sd, each with the labels slackline_job, process and role.
-std::string ToFileSd(const std::string& job, const std::vector<ScrapeTarget>& targets);
+// Returns the targets in the format file_sd, each with the labels slackline_job, run, process and role.
+std::string ToFileSd(const std::string& job, const std::string& run, const std::vector<ScrapeTarget>& targets);
 
 // Returns the path of a run's file in `folder`, where Prometheus finds all runs: JOB-RUN-HASH.json. JOB is the job's
-// name, RUN the run folder's name, and HASH tells apart run folders of one name.
+// name, RUN the run's name, and HASH tells apart run folders of one name.
 std::string SharedTargetsFile(const std::string& folder, const std::string& job, const std::string& run_folder);
 
 // Keeps RUN/prometheus/targets.json, and a file in a folder for all runs, if there is one.
@@ -37,6 +37,7 @@ class ScrapeTargets {
   const std::string file_;
   const std::string shared_;  // empty: none
   const std::string job_;
+  const std::string run_;
   const std::string own_;
   std::string written_;
 };

@@ -122,6 +122,10 @@ def check(programs, root, run, prometheus):
     rules = [rule for group in ask(prometheus.port, "rules")["groups"] for rule in group["rules"]]
     ill = [(rule["name"], rule.get("lastError")) for rule in rules if rule["health"] != "ok"]
     assert not ill, f"rules that fail: {ill}"
+    # Series that are no sums of others.
+    series = ask(prometheus.port, "query", query=f'count by (run) ({{slackline_job="{JOB}",instance!=""}})')["result"]
+    runs = {one["metric"].get("run") for one in series}
+    assert runs == {run.folder.name}, f"series of the run have other labels run: {runs}"
     run.process.send_signal(signal.SIGTERM)
     run.process.wait(120)
     left = (run.folder / "prometheus/targets.json").read_text()

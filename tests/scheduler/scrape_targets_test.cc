@@ -35,9 +35,10 @@ class ScrapeTargetsTest : public testing::Test {
 TEST_F(ScrapeTargetsTest, TheFileIsWhatPrometheusReads) {
   ScrapeTargets targets(run_, "fashion", "host:1");
   ASSERT_TRUE(targets.Write({{"host:2", "ps-1", "server"}}).ok());
-  const nlohmann::json expected = nlohmann::json::parse(R"([
+  nlohmann::json expected = nlohmann::json::parse(R"([
     {"targets": ["host:1"], "labels": {"slackline_job": "fashion", "process": "scheduler", "role": "scheduler"}},
     {"targets": ["host:2"], "labels": {"slackline_job": "fashion", "process": "ps-1", "role": "server"}}])");
+  for (nlohmann::json& group : expected) group["labels"]["run"] = "scrape-targets-" + std::to_string(getpid());
   EXPECT_EQ(Read(), expected);
 }
 
