@@ -9,9 +9,9 @@ namespace slackline::cli {
 
 // What the scripts of a machine share.
 struct Machine {
-  std::vector<uint32_t> cores;
+  std::vector<uint32_t> cores = {};
   // GPUs by the names that `gpu_variable` takes.
-  std::vector<std::string> gpus;
+  std::vector<std::string> gpus = {};
   // Variable of the environment that says which GPUs a process sees.
   std::string gpu_variable = "CUDA_VISIBLE_DEVICES";
 };
