@@ -100,8 +100,13 @@ TEST(SchedulerMetricsTest, TheRunSaysWhatItTrains) {
 TEST(SchedulerMetricsTest, TheLossOfATestStaysUntilTheNextTest) {
   Metrics metrics;
   SchedulerMetrics series(metrics);
-  series.Publish(Report{.test_loss = 0.5, .learning_rate = 0.25});
-  series.Publish(Report{.learning_rate = 0.125});
+  Report report;
+  report.test_loss = 0.5;
+  report.learning_rate = 0.25;
+  series.Publish(report);
+  report.test_loss.reset();
+  report.learning_rate = 0.125;
+  series.Publish(report);
   EXPECT_THAT(metrics.Text(), HasSubstr("slackline_scheduler_test_loss 0.5"));
   EXPECT_THAT(metrics.Text(), HasSubstr("slackline_scheduler_learning_rate 0.125"));
 }
