@@ -1,6 +1,6 @@
 # What `cmake --install BUILD --prefix P` puts where. One tree that can be moved: programs find each other, the Python
-# package and their libraries from where they lie themselves. A wheel holds it too, in a folder of the package, without torch,
-# libraries (auditwheel brings those) and docs.
+# package and their libraries from where they lie themselves. A wheel holds this tree, too, in a folder of
+# the package: without torch and docs, and with libraries by auditwheel.
 #
 #   component   to                                  holds
 #   programs    bin/                                the programs; completion of words in shells, in share/
@@ -46,7 +46,7 @@ if(SLACKLINE_PYTHON)
 endif()
 install(TARGETS ${programs} RUNTIME DESTINATION ${tree}/bin COMPONENT programs)
 install(DIRECTORY python/ DESTINATION ${tree}/share/slackline/python COMPONENT python PATTERN __pycache__ EXCLUDE
-  # What pip builds: docs/python.md.
+  # pip builds the package itself: docs/python.md.
   PATTERN slackline EXCLUDE PATTERN slackline_command.py EXCLUDE PATTERN src EXCLUDE PATTERN backend EXCLUDE PATTERN pyproject.toml EXCLUDE PATTERN CMakeLists.txt EXCLUDE)
 install(DIRECTORY examples DESTINATION ${tree}/share/slackline COMPONENT data)
 install(DIRECTORY slurm monitoring DESTINATION ${tree}/share/slackline COMPONENT data PATTERN __pycache__ EXCLUDE)
@@ -80,8 +80,9 @@ endif()
 
 install(FILES README.md CHANGELOG.md LICENSE packaging/copyright DESTINATION share/doc/slackline COMPONENT docs)
 install(DIRECTORY docs DESTINATION share/doc/slackline COMPONENT docs)
-# Of what is compiled into the programs; python/backend has the same list for wheels.
-foreach(package librocksdb-dev libspdlog-dev libcli11-dev nlohmann-json3-dev libstb-dev)
+# Licences of the packages that are compiled into the programs.
+file(STRINGS ${PROJECT_SOURCE_DIR}/python/backend/compiled_in.txt compiled_in REGEX "^[^#]")
+foreach(package ${compiled_in})
   if(EXISTS /usr/share/doc/${package}/copyright)
     install(FILES /usr/share/doc/${package}/copyright DESTINATION share/doc/slackline/licences RENAME ${package} COMPONENT docs)
   endif()

@@ -1,4 +1,4 @@
-// What is known of a job before anything is computed: its images, and the model that fits them.
+// The images of a job, and the model that fits them, before anything is computed.
 #pragma once
 
 #include "absl/status/statusor.h"

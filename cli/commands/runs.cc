@@ -38,7 +38,7 @@ constexpr size_t kTexts = 3;
 const RowCells kTitles = {"run", "state", "mode", "workers", "servers", "epochs", "best test", "age", "size"};
 
 std::string ListedState(const fs::path& run, const wire::JobStatus& end) {
-  // Without a lock, the run was started by hand: only its scheduler knows whether it is there.
+  // A run without a lock was started by hand: only its scheduler knows whether it is there.
   return end.state() == kAway && !WhoRan(run).empty() ? kRunning : end.state();
 }
 

@@ -51,7 +51,7 @@ constexpr absl::Duration kNewestStatusTimeout = absl::Seconds(2);
 constexpr char kSchedulerProgram[] = "slackline-scheduler", kServerProgram[] = "slackline-ps",
                kWorkerProgram[] = "slackline-worker";
 
-// Returns what a run of the job needs.
+// Returns the names of the programs that a run of the job needs.
 std::vector<std::string> ProgramsOf(const job::Job& job) {
   std::vector<std::string> programs = {kSchedulerProgram, kServerProgram};
   if (!RunsScripts(job)) programs.push_back(kWorkerProgram);
@@ -70,7 +70,8 @@ absl::StatusOr<fs::path> FolderWith(const std::vector<std::string>& programs) {
   }
   if (missing.empty()) return folder;
   return absl::NotFoundError(absl::StrCat("found no ", absl::StrJoin(missing, ", "), " in ", folder.string(),
-                                          "; build or install all programs of Slackline into one folder"));
+                                          "; build or install all programs of Slackline into one folder"
+                                          " (slackline help install)"));
 }
 
 // Or is the backup of one that has.

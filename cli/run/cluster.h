@@ -34,7 +34,7 @@ struct Programs {
   // worker.
   //   kNotFound  names all that are missing
   static absl::StatusOr<Programs> BesideThisProgram(const job::Job& job);
-  // Checks that these are there, and slackline-simulator, which no run needs.
+  // Checks that the programs of the job are there, and slackline-simulator, which no run needs.
   static absl::Status CheckAll(const job::Job& job);
 };
 

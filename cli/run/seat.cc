@@ -1,7 +1,5 @@
 #include "cli/run/seat.h"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
@@ -11,13 +9,14 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/types/span.h"
+#include "common/thread_cores.h"
 
 namespace slackline::cli {
 namespace {
 
 namespace fs = std::filesystem;
 
-// Part `seat` of `all`, in their order.
+// Returns part `seat` of `all`, in their order. The first parts are longer by one if it does not come out even.
 template <typename Item>
 absl::Span<const Item> PartOf(absl::Span<const Item> all, uint32_t seat, uint32_t seats) {
   const size_t each = all.size() / seats, more = all.size() % seats;
@@ -29,12 +28,7 @@ absl::Span<const Item> PartOf(absl::Span<const Item> all, uint32_t seat, uint32_
 
 Machine ThisMachine() {
   Machine machine;
-  cpu_set_t allowed;
-  if (::sched_getaffinity(0, sizeof(allowed), &allowed) == 0) {
-    for (uint32_t core = 0; core < CPU_SETSIZE; ++core) {
-      if (CPU_ISSET(core, &allowed)) machine.cores.push_back(core);
-    }
-  }
+  machine.cores = ThreadCores();
   std::error_code error;
   if (fs::exists("/dev/kfd", error)) machine.gpu_variable = "ROCR_VISIBLE_DEVICES";
   if (const char* const named = std::getenv(machine.gpu_variable.c_str()); named != nullptr) {

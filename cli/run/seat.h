@@ -7,7 +7,7 @@
 
 namespace slackline::cli {
 
-// What the scripts of a machine share.
+// Cores and GPUs that the scripts of a machine share.
 struct Machine {
   std::vector<uint32_t> cores = {};
   // GPUs by the names that `gpu_variable` takes.
@@ -19,9 +19,9 @@ struct Machine {
 // Returns what this process may use: GPUs that its environment names, else those with a device file.
 Machine ThisMachine();
 
-// Returns the environment, as NAME=VALUE, of script `seat` of `seats`: its number, its GPUs and its cores. Scripts get
-// equally many GPUs, the first ones one more if it does not come out even; several share one if there are fewer. Cores
-// likewise, but nobody shares one: with fewer cores than scripts, none is named.
+// Returns the environment, as NAME=VALUE, of script `seat` of `seats`: its number, its GPUs and its cores. All scripts
+// get equally many GPUs, or the first ones one more. Several scripts share a GPU if there are fewer GPUs than scripts.
+// Cores are dealt out likewise, but scripts share no core: with fewer cores than scripts, the environment names none.
 std::vector<std::string> EnvironmentOfSeat(const Machine& machine, uint32_t seat, uint32_t seats);
 
 }  // namespace slackline::cli

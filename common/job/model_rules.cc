@@ -66,7 +66,7 @@ class ModelRules : private RuleBook {
     NeedsOther(job.training(), "training.class_weights", "a training.loss that is known here", "training.loss: model");
   }
 
-  // What the C++ worker alone does, a job of scripts cannot have.
+  // A job of scripts cannot have the settings that only the C++ worker reads.
   void External(const job::Job& job) {
     if (!RunsScripts(job)) return;
     const std::string needed = "a model.kind that is known here";

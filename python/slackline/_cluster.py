@@ -23,7 +23,7 @@ from ._worker import Worker, connect
 PathLike = Union[str, "os.PathLike[str]"]
 
 _PROGRAMS = ("slackline-scheduler", "slackline-ps")
-# Where a wheel has them.
+# A wheel has the programs here.
 _OWN_PROGRAMS = Path(__file__).parent / "programs" / "bin"
 _POLL_S = 0.02
 # How long the scheduler may take to end: with nothing to keep, and with a last checkpoint, of a large model on a slow disk.
@@ -175,7 +175,7 @@ class LocalCluster:
 
 
 def _program(name: str, folder: Optional[PathLike]) -> Path:
-    """Its path in `folder`; by default in this package, where a wheel has it, or in one of $PATH."""
+    """The program's path in `folder`. Default: in this package, where a wheel has it, or in one of the folders of $PATH."""
     program = shutil.which(name, path=os.fspath(_OWN_PROGRAMS if folder is None else folder))
     if program is None and folder is None:
         program = shutil.which(name)

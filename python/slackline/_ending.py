@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Optional
 if TYPE_CHECKING:
     from ._worker import Worker
 
-# Of the first line of an exception, in characters.
+# Longest first line of an exception in a reason, in characters.
 _REASON_MAX = 500
 
 
@@ -39,7 +39,7 @@ def leave_at_exit(worker: Worker) -> None:
 
 
 def _leave_all() -> None:
-    # What has ended the script, where it was an exception.
+    # The exception that has ended the script, if any.
     error: Any = getattr(sys, "last_value", None)
     for worker in list(_workers):
         # The interpreter goes, whatever the servers say.

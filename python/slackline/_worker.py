@@ -231,7 +231,7 @@ class Worker:
         while not self.done:
             before = (self._taken, self._job.view()[1])
             given = 0
-            for batch in self._pass(loader, loader):
+            for batch in self._pass(loader):
                 given += 1
                 yield batch
             if given == 0 and not self.done and before == (self._taken, self._job.view()[1]):
@@ -240,13 +240,14 @@ class Worker:
                     "be False, and its sampler this worker's"
                 )
 
-    def _pass(self, loader: object, batches: Iterable[Item]) -> Iterator[Item]:
-        """Iterates over `batches`, a pass of `loader`, and knows which samples have been passed on where its processes draw ahead."""
+    def _pass(self, loader: Iterable[Item]) -> Iterator[Item]:
+        """Iterates once over `loader`, and counts the samples of the batches that the script has, where the loader's processes draw ahead.
+        """
         size = getattr(loader, "batch_size", None)
         ahead = getattr(loader, "num_workers", 0) > 0 and size is not None
         in_order = self._gives_in_order(loader)
         self._delivered = self._taken if ahead else None
-        for batch in batches:
+        for batch in loader:
             if ahead:
                 assert self._delivered is not None and size is not None
                 self._delivered = min(self._delivered + size, self._drawn)

@@ -22,7 +22,7 @@ except ImportError:
 # Made by Prometheus itself.
 OF_PROMETHEUS = {"up"}
 NAME = re.compile(r"(?<![\w:\"$])(up|(?:slackline|process)_\w+|slackline:[\w:]+)\b(?!\s*(?:=~|!=|!~|=)\s*\")")
-# What stands before each alert's runbook_url: operators choose it.
+# The prefix of each alert's runbook_url: operators choose it.
 PREFIX = "{{ $externalLabels.slackline_docs }}"
 # Labels, where they stand in by (...) and on (...).
 LABELS = {"slackline_job"}

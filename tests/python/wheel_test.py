@@ -188,7 +188,7 @@ class Wheel(unittest.TestCase):
         return "other" if "site-packages/" in library else None
 
     def test_it_trains_and_resumes_with_its_own_programs(self):
-        # As they are called where the environment is not the active one.
+        # The command is called by its path: the environment is not the active one.
         slackline = self.folder / "venv/bin/slackline"
         examples = self.site / "slackline/programs/share/slackline/examples/python"
         run = self.folder / "run"

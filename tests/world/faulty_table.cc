@@ -121,7 +121,7 @@ void FaultyTable::Change(const ps::Sender& worker, wire::PushChunk& chunk) const
 void FaultyTable::Change(const ps::Sender& worker, wire::Pull& pull) const {
   const auto renamed = renamed_.find({worker, pull.shards(0).shard()});
   if (renamed != renamed_.end()) pull.set_clock(pull.clock() + renamed->second.by);
-  // In softsync a pull may come without its worker's accepted pushes.
+  // A pull in softsync may come without its worker's accepted pushes.
   if (accepts()) pull.set_clock(0);
 }
 

@@ -15,7 +15,7 @@
 
 namespace slackline::worker {
 
-// One finished step.
+// Facts about one finished step.
 struct StepFacts : StepReport {
   uint64_t samples = 0;
   double loss = 0;  // mean over the samples

@@ -1,4 +1,4 @@
-// What servers reported of one step.
+// The report of servers on one step.
 #pragma once
 
 #include <cstdint>

@@ -42,7 +42,7 @@ VitShape ShapeOfVit(const ModelSpec& spec) {
 }
 
 std::vector<LayerPlan> LayersOfVit(const ModelSpec& spec) {
-  // Of width x width products for each token: qkv 3, proj 1, fc1 and fc2 4 each.
+  // Each token takes this many products of width x width: qkv 3, proj 1, fc1 and fc2 4 each.
   constexpr double kProducts = 12;
   constexpr size_t kBlockTensors = 12;
   const VitShape shape = ShapeOfVit(spec);

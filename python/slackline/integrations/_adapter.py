@@ -36,7 +36,7 @@ class TorchOptimizer(torch.optim.Optimizer):
                 loss = closure()
             if loss is not None:
                 self.exchange._worker.report(loss=float(loss))
-        # What a GradScaler has said to this one, it has said to the other.
+        # A GradScaler sets attributes of this optimizer; the exchange reads its own.
         told = {name: value for name, value in vars(self).items() if name in ("grad_scale", "found_inf")}
         vars(self.exchange).update(told)
         try:
@@ -55,7 +55,7 @@ class Passes:
         self._loader = loader
 
     def __iter__(self) -> Iterator[Any]:
-        return self._worker._pass(self._loader, self._loader)
+        return self._worker._pass(self._loader)
 
     def __len__(self) -> int:
         return len(self._loader)

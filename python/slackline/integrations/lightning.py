@@ -65,8 +65,9 @@ class SlacklineStrategy(SingleDeviceStrategy):
         return device
 
     def process_dataloader(self, dataloader: object) -> object:
-        ours = getattr(dataloader, "sampler", None) is self.worker._sampler
-        return Passes(self.worker, dataloader) if ours and self.worker._sampler is not None else dataloader
+        sampler = getattr(dataloader, "sampler", None)
+        ours = sampler is not None and sampler is self.worker._sampler
+        return Passes(self.worker, dataloader) if ours else dataloader
 
     def setup_optimizers(self, trainer: lightning.Trainer) -> None:
         module = self.lightning_module
