@@ -7,7 +7,7 @@ import csv
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Mapping, Optional, Sequence
+from typing import Any, Callable, Mapping, Optional, Sequence
 
 from slackline_experiment import schema
 
@@ -32,7 +32,8 @@ class Evaluation:
     epoch: float
     time_s: float
     samples: Optional[float]
-    accuracy: float
+    # None if the evaluation measured none.
+    accuracy: Optional[float]
     # None of a run of an earlier version.
     samples_applied: Optional[float] = None
     # Samples applied over those of an epoch.
@@ -72,6 +73,10 @@ class RunData:
     epochs: list[dict[str, Optional[float]]] = field(default_factory=list)
     # The same of metrics.csv.
     reports: list[dict[str, Optional[float]]] = field(default_factory=list)
+
+    def accuracies(self, place: Callable[[Evaluation], float]) -> list[tuple[float, float]]:
+        """The place and the accuracy of each evaluation that has one."""
+        return [(place(one), one.accuracy) for one in self.evaluations if one.accuracy is not None]
 
 
 class _Object:
@@ -193,7 +198,7 @@ def _read_summary(path: Path, data: RunData) -> None:
 
 def _evaluation(one: _Object, epoch_samples: Optional[float]) -> Evaluation:
     applied = one.number("samples_applied")
-    return Evaluation(one.needed("epoch"), one.needed("time_s"), one.number("samples"), one.needed("accuracy"), applied,
+    return Evaluation(one.needed("epoch"), one.needed("time_s"), one.number("samples"), one.number("accuracy"), applied,
                       applied / epoch_samples if applied is not None and epoch_samples else None)
 
 
@@ -256,4 +261,4 @@ def _read_confusion(path: Path) -> Optional[Confusion]:
 
 def first_at(data: RunData, target: float) -> Optional[Evaluation]:
     """The first evaluation at `target` or above."""
-    return next((one for one in data.evaluations if one.accuracy >= target), None)
+    return next((one for one in data.evaluations if one.accuracy is not None and one.accuracy >= target), None)

@@ -340,6 +340,23 @@ class Figures(unittest.TestCase):
         self.assertEqual(run_folder.first_at(data, 0.5).time_s, 1)
         self.assertEqual(data.evaluations[0].epochs, 0.5)
 
+    def test_evaluations_may_have_no_accuracy(self):
+        with tempfile.TemporaryDirectory() as folder:
+            evaluations = [{"epoch": at, "time_s": at, "samples": 60, "samples_applied": 50, "accuracy": None, "loss": 1}
+                           for at in (1, 2)]
+            (pathlib.Path(folder) / "summary.json").write_text(
+                json.dumps({"epoch_samples": 100, "test_accuracy": None, "evaluations": evaluations}))
+            data = run_folder.read(pathlib.Path(folder))
+        self.assertEqual([one.accuracy for one in data.evaluations], [None, None])
+        self.assertNotIn("test_accuracy", data.figures)
+        self.assertIsNone(run_folder.first_at(data, 0))
+        older = self.run_with((1, 5, 9, None))
+        for curve in (curves.over_epochs, curves.over_time):
+            self.assertIsNone(curve([data]))
+            self.assertIsNone(curve([older]))
+            x, mean, _ = curve([data, older, self.run_with((1, 1, 9, 0.5), (2, 2, 9, None))])
+            self.assertEqual((list(x), list(mean)), ([1], [0.5]))
+
     def test_interval_is_students(self):
         self.assertEqual(differences.t_95(4), 2.776)
         self.assertAlmostEqual(differences.t_95(31), 2.0395, 3)

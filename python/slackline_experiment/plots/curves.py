@@ -29,26 +29,28 @@ def _statistics(x: np.ndarray, rows: np.ndarray) -> Curve:
 
 def over_epochs(runs: Sequence[RunData]) -> Optional[Curve]:
     """An epoch is as many samples applied as there are, whoever trained them."""
-    runs = [run for run in runs if run.evaluations]
     if all(one.epochs is not None for run in runs for one in run.evaluations):
         return _over(runs, lambda one: one.epochs or 0.0)
     # Runs of an earlier version tell whole epochs only.
-    tables = [{round(one.epoch, 6): one.accuracy for one in run.evaluations} for run in runs]
+    tables = [dict(found) for run in runs if (found := run.accuracies(lambda one: round(one.epoch, 6)))]
+    if not tables:
+        return None
     x = sorted({epoch for table in tables for epoch in table})
     return _statistics(np.array(x), np.array([[table.get(epoch, np.nan) for epoch in x] for table in tables]))
 
 
 def over_time(runs: Sequence[RunData]) -> Optional[Curve]:
-    return _over([run for run in runs if run.evaluations], lambda one: one.time_s)
+    return _over(runs, lambda one: one.time_s)
 
 
 def _over(runs: Sequence[RunData], place: Callable[[Evaluation], float]) -> Optional[Curve]:
     """Between evaluations a run is taken to be on a straight line; only what all runs cover counts."""
-    if not runs:
+    # An array for each run that has accuracies: a row of places, and one of accuracies.
+    measured = [np.array(found).T for run in runs if (found := run.accuracies(place))]
+    if not measured:
         return None
-    places = [np.array([place(one) for one in run.evaluations]) for run in runs]
-    accuracies = [np.array([one.accuracy for one in run.evaluations]) for run in runs]
-    if len(runs) == 1:
+    places, accuracies = [one[0] for one in measured], [one[1] for one in measured]
+    if len(measured) == 1:
         return _statistics(places[0], accuracies[0][None, :])
     begin, end = max(one[0] for one in places), min(one[-1] for one in places)
     if begin >= end:
