@@ -37,6 +37,7 @@ void FillProgress(const wire::JobProgress& from, wire::GetStatusReply& reply) {
   if (from.has_train_accuracy()) reply.set_train_accuracy(from.train_accuracy());
   reply.set_has_test_accuracy(from.has_test_accuracy());
   reply.set_test_accuracy(from.test_accuracy());
+  if (from.has_test_loss()) reply.set_test_loss(from.test_loss());
   reply.set_test_metric(from.test_metric());
   reply.set_seconds_left(from.seconds_left());
   reply.set_elapsed_seconds(from.elapsed_s());

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <optional>
 #include <set>
 #include <system_error>
 #include <utility>
@@ -15,7 +16,8 @@
 #include "cli/base/shell_word.h"
 #include "cli/run/progress.h"
 #include "common/counted.h"
-#include "common/metrics/test_metric.h"
+#include "common/job/job_kinds.h"
+#include "common/metrics/test_accuracy.h"
 #include "scheduler/base/job_state_name.h"
 
 namespace slackline::cli {
@@ -154,18 +156,19 @@ std::string RenderPrecision(const wire::EvaluationReport& evaluation) {
   return out;
 }
 
-std::string RenderEvaluation(const wire::EvaluationReport& evaluation) {
+std::string RenderEvaluation(const job::Job& job, const wire::EvaluationReport& evaluation) {
+  const std::string basis =
+      absl::StrFormat("%s %s, after %u epochs)", RenderCount(static_cast<double>(evaluation.samples())),
+                      SamplesNoun(job), evaluation.epoch());
   if (evaluation.has_map_50()) {
-    return RenderEvaluation(
-        evaluation, absl::StrFormat("Test %s  (%s images, after %u epochs)", RenderPrecision(evaluation),
-                                    RenderCount(static_cast<double>(evaluation.samples())), evaluation.epoch()));
+    return RenderEvaluation(evaluation, absl::StrCat("Test ", RenderPrecision(evaluation), "  (", basis));
   }
   // A script that brings none.
   if (evaluation.samples() == 0) return "Test accuracy: nothing was evaluated\n";
-  return RenderEvaluation(
-      evaluation,
-      absl::StrFormat("Test accuracy %.2f %%  (loss %.4f, %s images, after %u epochs)", 100 * evaluation.accuracy(),
-                      evaluation.loss(), RenderCount(static_cast<double>(evaluation.samples())), evaluation.epoch()));
+  const std::string loss = absl::StrFormat("loss %.4f", evaluation.loss());
+  const std::optional<double> accuracy = TestAccuracyOf(evaluation);
+  if (!accuracy) return RenderEvaluation(evaluation, absl::StrCat("Test ", loss, "  (", basis));
+  return RenderEvaluation(evaluation, absl::StrFormat("Test accuracy %.2f %%  (%s, %s", 100 * *accuracy, loss, basis));
 }
 
 std::string RenderEvaluation(const wire::EvaluationReport& evaluation, const std::string& first) {
@@ -252,9 +255,7 @@ std::string RenderStatus(const wire::GetStatusReply& status) {
   std::string out = absl::StrCat("job ", status.name(), ": ", scheduler::NameOf(status.state()),
                                  status.reason().empty() ? "" : absl::StrCat(" (", status.reason(), ")"), "\n");
   if (status.state() != wire::JOB_STARTING) absl::StrAppend(&out, RenderPlain(status), "\n");
-  if (status.has_test_accuracy()) {
-    absl::StrAppendFormat(&out, "test %s %.2f %%\n", NameOfMetric(status.test_metric()), 100 * status.test_accuracy());
-  }
+  out += RenderTest(status);
   if (status.state() != wire::JOB_STARTING) out += RenderEnergy(status.has_energy() ? &status.energy() : nullptr);
   if (!status.moving().empty()) absl::StrAppend(&out, "moving ", status.moving(), "\n");
   if (const std::vector<std::string> pending = PendingServers(status); !pending.empty()) {

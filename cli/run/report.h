@@ -5,7 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_format.h"
 #include "cli/base/start_text.h"
+#include "common/metrics/test_metric.h"
 #include "job.pb.h"
 #include "scheduler.pb.h"
 
@@ -14,10 +16,20 @@ namespace slackline::cli {
 // Renders "mAP 37.00 % (58.20 % at an overlap of 0.5)", and the mAP of masks if there is one. Requires: an evaluation
 // of object detection.
 std::string RenderPrecision(const wire::EvaluationReport& evaluation);
-// Renders test accuracy (of object detection: mAP), then precision, recall and F1 of each class and their means.
-std::string RenderEvaluation(const wire::EvaluationReport& evaluation);
+// Renders test accuracy (of object detection: mAP; without an accuracy: loss), then precision, recall and F1 of each
+// class and their means.
+std::string RenderEvaluation(const job::Job& job, const wire::EvaluationReport& evaluation);
 // Renders the evaluation with the caller's first line.
 std::string RenderEvaluation(const wire::EvaluationReport& evaluation, const std::string& first);
+// Renders a line with the test accuracy of a GetStatusReply or JobProgress, or the test loss without one; nothing
+// before the first evaluation.
+template <typename Progress>
+std::string RenderTest(const Progress& progress) {
+  if (progress.has_test_accuracy()) {
+    return absl::StrFormat("test %s %.2f %%\n", NameOfMetric(progress.test_metric()), 100 * progress.test_accuracy());
+  }
+  return progress.has_test_loss() ? absl::StrFormat("test loss %.4f\n", progress.test_loss()) : "";
+}
 // Renders energy by phase, power, and energy times delay; "energy: not metered" for null.
 std::string RenderEnergy(const wire::EnergyView* energy);
 // Lists the result files in `folder`. Reads the folder.

@@ -183,8 +183,8 @@ int Run::Finish() {
   RecordEnd(status_.state() == wire::JOB_DONE ? "done" : stopped ? "stopped" : "failed", status_.reason());
   SayUnsaved();
   if (status_.state() == wire::JOB_DONE) {
-    out_.Write(absl::StrCat("\n", RenderEvaluation(status_.evaluation()), "\n", RenderResults(folder_.path()), "\n",
-                            RenderNext(job_, options_.start, folder_.path())));
+    out_.Write(absl::StrCat("\n", RenderEvaluation(job_, status_.evaluation()), "\n", RenderResults(folder_.path()),
+                            "\n", RenderNext(job_, options_.start, folder_.path())));
     return kExitDone;
   }
   const std::string& reason = trouble_.empty() ? status_.reason() : trouble_;

@@ -32,7 +32,6 @@
 #include "common/job/job_file.h"
 #include "common/job/job_kinds.h"
 #include "common/json_text.h"
-#include "common/metrics/test_metric.h"
 #include "common/utf8.h"
 #include "scheduler/record/line_file.h"
 #include "scheduler/status/status_alerts.h"
@@ -240,10 +239,7 @@ std::string RenderLast(const wire::JobStatus& status) {
   if (progress.has_loss()) absl::StrAppendFormat(&out, ", loss %.3f", progress.loss());
   if (progress.has_train_accuracy()) absl::StrAppendFormat(&out, ", accuracy %.1f %%", 100 * progress.train_accuracy());
   out += "\n";
-  if (progress.has_test_accuracy())
-    absl::StrAppendFormat(&out, "test %s %.2f %%\n", NameOfMetric(progress.test_metric()),
-                          100 * progress.test_accuracy());
-  return out;
+  return out + RenderTest(progress);
 }
 
 std::string RenderLastCheckpoint(const wire::JobStatus& status) {

@@ -24,6 +24,7 @@
 #include "common/check.h"
 #include "common/checkpoint/shard_file.h"
 #include "common/kill_point.h"
+#include "common/metrics/test_accuracy.h"
 #include "common/storage/durable_file.h"
 
 namespace slackline::checkpoint {
@@ -269,8 +270,9 @@ std::vector<Found> BestFirst(const std::vector<Found>& newest_first) {
     if (!manifest.ok() || !manifest->has_best()) continue;
     const Best& best = manifest->best();
     if (!by_loss) by_loss = best.by_loss();
-    const double value = *by_loss ? best.evaluation().loss() : -best.evaluation().accuracy();
-    if (std::isfinite(value)) ranked.emplace_back(value, found);
+    std::optional<double> value = best.evaluation().loss();
+    if (!*by_loss) value = TestAccuracyOf(best.evaluation());
+    if (value && std::isfinite(*value)) ranked.emplace_back(*by_loss ? *value : -*value, found);
   }
   std::stable_sort(ranked.begin(), ranked.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   std::vector<Found> best;

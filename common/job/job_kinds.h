@@ -1,6 +1,7 @@
 // Facts about the kinds that a job names.
 #pragma once
 
+#include "absl/strings/string_view.h"
 #include "common/job/consistency_modes.h"
 #include "common/job/model_kinds.h"
 #include "job.pb.h"
@@ -36,5 +37,8 @@ inline const ModeFacts& FactsOf(const job::Consistency& consistency) {
 
 // Returns whether workers are scripts, with a model and data of their own.
 inline bool RunsScripts(const job::Job& job) { return job.model().kind() == job::Model::EXTERNAL; }
+
+// Returns what texts for people call the job's samples: the data of scripts may be anything.
+inline absl::string_view SamplesNoun(const job::Job& job) { return RunsScripts(job) ? "samples" : "images"; }
 
 }  // namespace slackline

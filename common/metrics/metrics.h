@@ -1,7 +1,7 @@
 // Prometheus metrics of one process, and the endpoint that serves them.
 //
 // Names are slackline_ROOM_WHAT_UNIT; counters end in _total. Series are created at start, so that a dashboard sees
-// zeros instead of gaps.
+// zeros instead of gaps; accuracies, which a job may lack, come with the first one.
 #pragma once
 
 #include <cstdint>

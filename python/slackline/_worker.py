@@ -288,7 +288,8 @@ class Worker:
         workers. A wrong result raises TypeError or ValueError where the samples are drawn.
 
         Args:
-            evaluate: Returns {"loss": mean over the samples, "accuracy": share from 0 to 1}, or None for no result.
+            evaluate: Returns {"loss": mean over the samples, "accuracy": share from 0 to 1}, or None for no result. A model
+                without an accuracy, such as a language model, returns the loss alone.
             samples: Number of test samples, equal in all workers.
 
         Raises:
@@ -507,9 +508,7 @@ class Worker:
                 self._job.set_busy_elsewhere(False)
         figures = _figures(result)
         count = self._test_samples if result is not None else 0
-        self._job.evaluated(
-            count, float(figures.get("loss", 0.0)), float(figures.get("accuracy", 0.0)), time.monotonic() - began
-        )
+        self._job.evaluated(count, figures.get("loss", 0.0), figures.get("accuracy"), time.monotonic() - began)
 
 
 class Sampler(torch.utils.data.Sampler[int]):

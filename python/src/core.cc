@@ -155,8 +155,9 @@ class Job {
     if (!leaving_) worker().Skip(samples);
   }
 
-  // Of 0 samples: there is none. After the last one, writes the weights.
-  void Evaluated(uint64_t samples, double loss, double accuracy, double seconds) {
+  // Reports an evaluation; 0 samples say that there is none, and no accuracy that none was measured. After the last
+  // one, writes the weights.
+  void Evaluated(uint64_t samples, double loss, std::optional<double> accuracy, double seconds) {
     if (leaving_) return;
     worker::EvaluationResult result;
     result.work = evaluation_;
@@ -321,7 +322,8 @@ NB_MODULE(_core, module) {
       .def("step", &Job::Step, nb::arg("samples"), nb::arg("loss").none(), nb::arg("correct").none(),
            nb::arg("gradient_norm").none(), nb::arg("compute_seconds"))
       .def("skip", &Job::Skip, nb::arg("samples"))
-      .def("evaluated", &Job::Evaluated, nb::arg("samples"), nb::arg("loss"), nb::arg("accuracy"), nb::arg("seconds"))
+      .def("evaluated", &Job::Evaluated, nb::arg("samples"), nb::arg("loss"), nb::arg("accuracy").none(),
+           nb::arg("seconds"))
       .def("alive", &Job::Alive)
       .def("set_busy_elsewhere", &Job::SetBusyElsewhere, nb::arg("busy"))
       .def("leave", &Job::Leave, nb::arg("reason"), nb::arg("in_order"))

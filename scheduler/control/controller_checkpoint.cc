@@ -4,6 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/check.h"
+#include "common/job/job_kinds.h"
 #include "scheduler/control/controller.h"
 #include "scheduler/control/state_check.h"
 
@@ -64,8 +65,8 @@ absl::Status Controller::GoOnFrom(const checkpoint::Manifest& manifest, const st
   }
   if (manifest.seed() != config_.job.seed()) {
     return absl::FailedPreconditionError(absl::StrCat(folder, " is of a run with seed ", manifest.seed(),
-                                                      ", which says the ", "order of the images; found seed ",
-                                                      config_.job.seed()));
+                                                      ", which says the ", "order of the ", SamplesNoun(config_.job),
+                                                      "; found seed ", config_.job.seed()));
   }
   // The checkpoint's members only lend their numbers, and its end does not count.
   state::Scheduler work = state;

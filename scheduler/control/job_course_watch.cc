@@ -302,6 +302,7 @@ void JobCourse::NoteEvaluation(const wire::EvaluationReport& report, const Evalu
   Evaluations::Judgement judged = job_.evaluations.Note(report, begun, by);
   job_.epoch_book.Evaluated(report, /*alone=*/job_.membership.CountLive() <= 1);
   job_.events.Add(std::move(judged.told));
+  if (judged.warning) job_.events.Add(*std::move(judged.warning));
   if (judged.best) job_.checkpoints.KeepBest(job_.evaluations.all().back());
   if (report.final() || job_.tasks->ranges().cut_short() || !judged.ends) return;
   job_.events.Add(absl::StrCat("training ends early, after what is under way: ", *judged.ends));

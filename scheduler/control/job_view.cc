@@ -9,6 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "common/job/push_samples.h"
+#include "common/metrics/test_accuracy.h"
 #include "scheduler/watch/early_stopping.h"
 
 namespace slackline::scheduler {
@@ -118,8 +119,12 @@ void JobView::FillProgress(absl::Time now, wire::GetStatusReply& reply) const {
   reply.set_staleness_mean(latest.staleness_mean);
   reply.set_staleness_max(latest.staleness_max);
   reply.set_slack(latest.slack);
-  reply.set_has_test_accuracy(job_.evaluations.last().has_value());
-  if (job_.evaluations.last()) reply.set_test_accuracy(job_.evaluations.last()->accuracy());
+  if (const auto& last = job_.evaluations.last()) {
+    const std::optional<double> accuracy = TestAccuracyOf(*last);
+    reply.set_has_test_accuracy(accuracy.has_value());
+    reply.set_test_accuracy(accuracy.value_or(0));
+    if (!last->has_map_50()) reply.set_test_loss(last->loss());
+  }
   reply.set_test_metric(job_.evaluations.Metric());
 }
 
@@ -156,7 +161,7 @@ std::string JobView::LastGoodState() const {
                                : "no checkpoint was made";
   if (job_.evaluations.all().empty()) return absl::StrCat("nothing was evaluated yet, and ", kept);
   const EvaluationSummary& last = job_.evaluations.all().back();
-  const std::string loss = last.map ? "" : absl::StrFormat(", loss %.4f", last.loss);
+  const std::string loss = last.map || !last.accuracy ? "" : absl::StrFormat(", loss %.4f", last.loss);
   return absl::StrCat("the last evaluation was after epoch ", last.epoch, " (",
                       Described(job::Metric::TEST_ACCURACY, last), loss, "), ", kept);
 }

@@ -9,6 +9,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_format.h"
 #include "common/job/job_kinds.h"
+#include "common/metrics/test_accuracy.h"
 #include "scheduler/base/job_state_name.h"
 #include "scheduler/status/status_limits.h"
 #include "scheduler/watch/totals.h"
@@ -97,7 +98,7 @@ void JobView::ViewProgress(absl::Time now, wire::JobProgress& out) const {
   if (latest.accuracy) out.set_train_accuracy(*latest.accuracy);
   out.set_test_metric(job_.evaluations.Metric());
   if (const auto& last = job_.evaluations.last()) {
-    out.set_test_accuracy(last->accuracy());
+    if (const auto accuracy = TestAccuracyOf(*last)) out.set_test_accuracy(*accuracy);
     if (!last->has_map_50()) out.set_test_loss(last->loss());
     out.set_test_epoch(last->epoch());
   }

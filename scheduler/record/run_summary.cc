@@ -45,10 +45,16 @@ Json Worker(const WorkerSummary& worker) {
   return json;
 }
 
+// Returns the number; null for one that was never measured.
+Json Number(const std::optional<double>& value) { return value ? Json(*value) : Json(nullptr); }
+
 Json Evaluation(const EvaluationSummary& evaluation) {
-  return {{"epoch", evaluation.epoch},       {"time_s", evaluation.time_s},
-          {"samples", evaluation.samples},   {"samples_applied", evaluation.samples_applied},
-          {"accuracy", evaluation.accuracy}, {"loss", evaluation.loss}};
+  return {{"epoch", evaluation.epoch},
+          {"time_s", evaluation.time_s},
+          {"samples", evaluation.samples},
+          {"samples_applied", evaluation.samples_applied},
+          {"accuracy", Number(evaluation.accuracy)},
+          {"loss", evaluation.loss}};
 }
 
 Json Energy(const std::optional<wire::EnergyView>& energy) {
@@ -78,19 +84,19 @@ Json List(const std::vector<Value>& values, Json (*convert)(const Value&)) {
 void AddAccuracy(const std::vector<EvaluationSummary>& evaluations, Json& json) {
   for (const char* key : {"test_accuracy", "test_loss", "best_test_accuracy"}) json[key] = nullptr;
   if (evaluations.empty()) return;
-  json["test_accuracy"] = evaluations.back().accuracy;
+  json["test_accuracy"] = Number(evaluations.back().accuracy);
   json["test_loss"] = evaluations.back().loss;
+  // An absent accuracy is less than any other.
   const auto less = [](const EvaluationSummary& a, const EvaluationSummary& b) { return a.accuracy < b.accuracy; };
-  json["best_test_accuracy"] = std::max_element(evaluations.begin(), evaluations.end(), less)->accuracy;
+  json["best_test_accuracy"] = Number(std::max_element(evaluations.begin(), evaluations.end(), less)->accuracy);
 }
 
 // What accuracies are, and what else there is of objects that were found.
 void AddObjects(const std::optional<ObjectsSummary>& objects, Json& json) {
-  const auto number = [](const std::optional<double>& value) { return value ? Json(*value) : Json(nullptr); };
   json["test_metric"] = objects ? "map" : "accuracy";
   json["test_map_50"] = objects ? Json(objects->map_50) : Json(nullptr);
-  json["test_mask_map"] = objects ? number(objects->mask_map) : Json(nullptr);
-  json["test_mask_map_50"] = objects ? number(objects->mask_map_50) : Json(nullptr);
+  json["test_mask_map"] = objects ? Number(objects->mask_map) : Json(nullptr);
+  json["test_mask_map_50"] = objects ? Number(objects->mask_map_50) : Json(nullptr);
   if (!objects) return;
   json["test_loss"] = nullptr;
   for (Json& evaluation : json["evaluations"]) evaluation["loss"] = nullptr;
@@ -115,9 +121,9 @@ std::string ToJson(const RunSummary& summary) {
                {"epoch_samples", summary.epoch_samples},
                {"steps", summary.totals.steps()},
                {"samples_per_second", Ratio(static_cast<double>(summary.totals.samples()), summary.train_s)},
-               {"loss", summary.loss ? Json(*summary.loss) : Json(nullptr)}};
+               {"loss", Number(summary.loss)}};
   AddAccuracy(summary.evaluations, json);
-  json["top5_accuracy"] = summary.top5_accuracy ? Json(*summary.top5_accuracy) : Json(nullptr);
+  json["top5_accuracy"] = Number(summary.top5_accuracy);
   json["energy"] = Energy(summary.energy);
   json["staleness"] = Staleness(summary);
   json["slack_max"] = summary.slack_max;

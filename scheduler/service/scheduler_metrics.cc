@@ -27,15 +27,9 @@ SchedulerMetrics::SchedulerMetrics(Metrics& metrics)
                                    "How often some shards of a server have changed hands")),
       epoch_(metrics.gauge("slackline_scheduler_epoch", "Epoch in progress, counted from 1")),
       loss_(metrics.gauge("slackline_scheduler_train_loss", "Mean loss on training images since the last report")),
-      train_accuracy_(metrics.gauge("slackline_scheduler_train_accuracy_ratio",
-                                    "Share of training images classified right since the last report")),
       test_loss_(
           metrics.gauge("slackline_scheduler_test_loss",
                         "Mean loss on test images at the last evaluation; 0: none yet, or the job finds objects")),
-      test_accuracy_(
-          metrics.gauge("slackline_scheduler_test_accuracy_ratio",
-                        "Share of test images classified right at the last evaluation; of a job that finds objects, "
-                        "their mean average precision")),
       learning_rate_(metrics.gauge(
           "slackline_scheduler_learning_rate",
           "Learning rate by the schedule at the last report, for a step of one batch; 0 before the first")),
@@ -86,10 +80,22 @@ void SchedulerMetrics::Publish(const Report& report) {
   RaiseTo(shard_moves_, report.shard_moves);
   epoch_.Set(report.epoch);
   if (report.loss) loss_.Set(*report.loss);
-  if (report.accuracy) train_accuracy_.Set(*report.accuracy);
   if (report.test_loss) test_loss_.Set(*report.test_loss);
-  if (report.test_accuracy) test_accuracy_.Set(*report.test_accuracy);
   learning_rate_.Set(report.learning_rate);
+  // A job without accuracies has no series of them.
+  if (report.accuracy) {
+    metrics_
+        .gauge("slackline_scheduler_train_accuracy_ratio",
+               "Share of training images classified right since the last report; absent until one is known")
+        .Set(*report.accuracy);
+  }
+  if (report.test_accuracy) {
+    metrics_
+        .gauge("slackline_scheduler_test_accuracy_ratio",
+               "Share of test images classified right at the last evaluation; of a job that finds objects, their mean "
+               "average precision; absent until one is measured")
+        .Set(*report.test_accuracy);
+  }
   samples_per_second_.Set(report.samples_per_second);
   slack_.Set(static_cast<double>(report.slack));
   staleness_mean_.Set(report.staleness_mean);

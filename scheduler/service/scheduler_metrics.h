@@ -37,9 +37,7 @@ class SchedulerMetrics {
   Counter& shard_moves_;
   Gauge& epoch_;
   Gauge& loss_;
-  Gauge& train_accuracy_;
   Gauge& test_loss_;
-  Gauge& test_accuracy_;
   Gauge& learning_rate_;
   Gauge& samples_per_second_;
   Gauge& slack_;

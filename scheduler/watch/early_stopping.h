@@ -19,9 +19,10 @@ EvaluationSummary FromState(const state::MeasuredAccuracy& state);
 // accuracies of training images then.
 bool MeasuresMap(const job::Job& job, const std::optional<wire::EvaluationReport>& last);
 
-// Returns the value that `metric` looks at.
-double ValueOf(job::Metric::Kind metric, const EvaluationSummary& evaluation);
-// Returns "test accuracy 86.21 %", "test mAP 41.52 %" or "test loss 0.3512".
+// Returns the value that `metric` looks at; nullopt if the evaluation measured none.
+std::optional<double> ValueOf(job::Metric::Kind metric, const EvaluationSummary& evaluation);
+// Returns "test accuracy 86.21 %", "test mAP 41.52 %" or "test loss 0.3512". An evaluation without an accuracy is
+// described by its loss.
 std::string Described(job::Metric::Kind metric, const EvaluationSummary& evaluation);
 
 // True if the last evaluation is better than all before it. A value that is not a finite number is never better.
@@ -30,7 +31,12 @@ bool LastIsBest(job::Metric::Kind metric, absl::Span<const EvaluationSummary> ev
 // Returns why training ends after these evaluations; nullopt if it continues. The rule is known from torch and Keras:
 // `patience` evaluations in a row were not better than the best one before them by more than `min_delta`. The first
 // `before` evaluations are of a run that this one continues: they decide what is best, but do not count as failures.
+// Evaluations that did not measure the metric are left out.
 std::optional<std::string> WhyEarly(const job::EarlyStopping& early, absl::Span<const EvaluationSummary> evaluations,
                                     size_t before = 0);
+
+// Returns a warning, for people, that settings of the job compare accuracies, and that evaluations have none; nullopt
+// if no setting does.
+std::optional<std::string> WarnOfNoAccuracy(const job::Job& job);
 
 }  // namespace slackline::scheduler

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <utility>
 
+#include "common/metrics/test_accuracy.h"
+
 namespace slackline::scheduler {
 namespace {
 
@@ -100,7 +102,7 @@ void EpochBook::Evaluated(const wire::EvaluationReport& report, bool alone) {
   if (row == rows_.rend()) return;
   (report.final() ? row->test_s : row->validation_s) = seconds;
   if (!report.has_map_50()) row->test_loss = report.loss();
-  row->test_accuracy = report.accuracy();
+  row->test_accuracy = TestAccuracyOf(report);
   if (report.has_top5_accuracy()) row->top5_accuracy = report.top5_accuracy();
   news_ = true;
 }

@@ -2,16 +2,17 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 namespace slackline::scheduler {
 
-// A measurement of accuracy on the test images.
+// A measurement of accuracy and loss on the test samples.
 struct EvaluationSummary {
-  uint32_t epoch = 0;            // number of completed epochs
-  double time_s = 0;             // time since training began
-  uint64_t samples = 0;          // trained until then by all workers
-  uint64_t samples_applied = 0;  // applied ones among `samples`
-  double accuracy = 0;
+  uint32_t epoch = 0;                             // number of completed epochs
+  double time_s = 0;                              // time since training began
+  uint64_t samples = 0;                           // trained until then by all workers
+  uint64_t samples_applied = 0;                   // applied ones among `samples`
+  std::optional<double> accuracy = std::nullopt;  // absent if the evaluation measured none
   double loss = 0;
   bool map = false;  // true if objects are found: accuracy is their mean average precision, and there is no loss
 };

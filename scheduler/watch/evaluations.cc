@@ -1,8 +1,12 @@
 #include "scheduler/watch/evaluations.h"
 
+#include <optional>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/counted.h"
+#include "common/job/job_kinds.h"
+#include "common/metrics/test_accuracy.h"
 #include "common/metrics/test_metric.h"
 #include "scheduler/watch/early_stopping.h"
 
@@ -12,16 +16,24 @@ namespace {
 // An evaluation that is larger is kept without its classes: a little more than scheduler.proto allows them to take.
 constexpr size_t kEvaluationBytesMax = (1 << 20) + (64 << 10);
 
-// "epoch 2: test accuracy 86.21 %, loss 0.3512 on 10000 images (worker-1)"
-std::string Told(const wire::EvaluationReport& report, const EvaluationSummary& begun, const std::string& by) {
+// Returns "test accuracy 86.21 %, loss 0.3512", or the figures that the evaluation has instead.
+std::string FiguresOf(const wire::EvaluationReport& report) {
+  if (report.has_map_50()) {
+    return absl::StrFormat("mAP %.2f %%, %.2f %% at an overlap of 0.5,", 100 * report.accuracy(),
+                           100 * report.map_50());
+  }
+  const std::optional<double> accuracy = TestAccuracyOf(report);
+  if (!accuracy) return absl::StrFormat("test loss %.4f", report.loss());
+  return absl::StrFormat("test accuracy %.2f %%, loss %.4f", 100 * *accuracy, report.loss());
+}
+
+// Returns "epoch 2: test accuracy 86.21 %, loss 0.3512 on 10000 images (worker-1)".
+std::string Told(const job::Job& job, const wire::EvaluationReport& report, const EvaluationSummary& begun,
+                 const std::string& by) {
   const std::string when = report.at_samples() > 0 && !report.final()
                                ? absl::StrCat("after ", Counted(begun.samples_applied, "sample"))
                                : absl::StrCat("epoch ", report.epoch());
-  const std::string figures =
-      report.has_map_50() ? absl::StrFormat("mAP %.2f %%, %.2f %% at an overlap of 0.5,", 100 * report.accuracy(),
-                                            100 * report.map_50())
-                          : absl::StrFormat("test accuracy %.2f %%, loss %.4f", 100 * report.accuracy(), report.loss());
-  return absl::StrFormat("%s: %s on %d images (%s)", when, figures, report.samples(), by);
+  return absl::StrFormat("%s: %s on %d %s (%s)", when, FiguresOf(report), report.samples(), SamplesNoun(job), by);
 }
 
 }  // namespace
@@ -34,10 +46,13 @@ Evaluations::Judgement Evaluations::Note(const wire::EvaluationReport& report, c
   reported_ = false;
   EvaluationSummary& summary = all_.emplace_back(begun);
   summary.epoch = report.epoch();
-  summary.accuracy = report.accuracy();
+  summary.accuracy = TestAccuracyOf(report);
   summary.loss = report.loss();
   summary.map = report.has_map_50();
-  return {.told = Told(report, begun, by),
+  // The first evaluation of the run speaks for the later ones.
+  const bool lacks = all_.size() == before_ + 1 && !summary.accuracy;
+  return {.told = Told(job_, report, begun, by),
+          .warning = lacks ? WarnOfNoAccuracy(job_) : std::nullopt,
           .best = job_.checkpoint().keep_best() > 0 && LastIsBest(job_.checkpoint().metric(), all_),
           .ends = WhyEarly(job_.training().early_stopping(), all_, before_)};
 }
@@ -48,7 +63,7 @@ void Evaluations::Report(scheduler::Report& report) {
   if (!last_ || reported_) return;
   report.finds_objects = last_->has_map_50();
   if (!report.finds_objects) report.test_loss = last_->loss();
-  report.test_accuracy = last_->accuracy();
+  report.test_accuracy = TestAccuracyOf(*last_);
   report.confusion.assign(last_->confusion().begin(), last_->confusion().end());
   // Only reports contain the confusion matrix.
   last_->clear_confusion();

@@ -22,6 +22,8 @@ class Evaluations {
  public:
   struct Judgement {
     std::string told;  // the evaluation, for people
+    // Says, once a run, that settings compare accuracies and that there are none.
+    std::optional<std::string> warning;
     bool best = false;
     std::optional<std::string> ends;  // reason why training is to end early
   };

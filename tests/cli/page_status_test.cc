@@ -63,6 +63,13 @@ TEST(PageStatus, SaysWhatIsMeasured) {
   EXPECT_THAT(RenderStatus(*ReplyOf(scheduler::ToJson(status))), HasSubstr("test mAP 50.00 %"));
 }
 
+TEST(PageStatus, WithoutAnAccuracyTheLossIsSaid) {
+  wire::JobStatus status = Trains();
+  status.mutable_progress()->clear_test_accuracy();
+  status.mutable_progress()->set_test_loss(0.031);
+  EXPECT_THAT(RenderStatus(*ReplyOf(scheduler::ToJson(status))), HasSubstr("test loss 0.0310\n"));
+}
+
 TEST(PageStatus, FieldsOfLaterVersionsAreIgnored) {
   std::string json = scheduler::ToJson(Trains());
   json.insert(1, R"("later": {"a": [1, null]}, )");

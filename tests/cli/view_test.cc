@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <optional>
 #include <string>
 #include <thread>
 
@@ -14,6 +15,7 @@
 #include "cli/run/progress.h"
 #include "cli/run/report.h"
 #include "cli/run/status_view.h"
+#include "common/metrics/test_accuracy.h"
 
 namespace slackline::cli::view_test {
 namespace {
@@ -225,7 +227,7 @@ TEST(Report, EvaluationIsATable) {
   evaluation.set_f1_macro(0.5);
   evaluation.set_f1_micro(0.8812);
   evaluation.set_f1_weighted(0.6);
-  EXPECT_EQ(RenderEvaluation(evaluation),
+  EXPECT_EQ(RenderEvaluation(job::Job(), evaluation),
             "Test accuracy 88.12 %  (loss 0.3312, 10,000 images, after 5 epochs)\n"
             "\n"
             "  class                  images  precision   recall       F1\n"
@@ -236,18 +238,35 @@ TEST(Report, EvaluationIsATable) {
             "  by images (weighted)               0.850    0.881    0.600\n");
   wire::EvaluationReport many = evaluation;
   many.set_top5_accuracy(0.9876);
-  EXPECT_THAT(RenderEvaluation(many), HasSubstr("after 5 epochs)\nTop-5 accuracy 98.76 %\n\n  class"));
+  EXPECT_THAT(RenderEvaluation(job::Job(), many), HasSubstr("after 5 epochs)\nTop-5 accuracy 98.76 %\n\n  class"));
 }
 
 TEST(Report, WhatAScriptDidNotMeasureIsNotShown) {
   wire::EvaluationReport evaluation;
-  EXPECT_EQ(RenderEvaluation(evaluation), "Test accuracy: nothing was evaluated\n");
+  EXPECT_EQ(RenderEvaluation(job::Job(), evaluation), "Test accuracy: nothing was evaluated\n");
   evaluation.set_epoch(2);
   evaluation.set_samples(100);
   evaluation.set_accuracy(0.5);
   evaluation.set_loss(0.25);
   evaluation.add_classes()->set_name("0");
-  EXPECT_EQ(RenderEvaluation(evaluation), "Test accuracy 50.00 %  (loss 0.2500, 100 images, after 2 epochs)\n");
+  EXPECT_EQ(RenderEvaluation(job::Job(), evaluation),
+            "Test accuracy 50.00 %  (loss 0.2500, 100 images, after 2 epochs)\n");
+}
+
+TEST(Report, AScriptMayMeasureTheLossAlone) {
+  job::Job job;
+  job.mutable_model()->set_kind(job::Model::EXTERNAL);
+  wire::EvaluationReport evaluation;
+  evaluation.set_epoch(6);
+  evaluation.set_samples(500);
+  evaluation.set_accuracy(0.5);
+  evaluation.set_loss(0.031);
+  EXPECT_EQ(RenderEvaluation(job, evaluation), "Test accuracy 50.00 %  (loss 0.0310, 500 samples, after 6 epochs)\n");
+  SetTestAccuracy(std::nullopt, evaluation);
+  EXPECT_EQ(RenderEvaluation(job, evaluation), "Test loss 0.0310  (500 samples, after 6 epochs)\n");
+  wire::GetStatusReply status;
+  status.set_test_loss(0.031);
+  EXPECT_THAT(RenderStatus(status), HasSubstr("test loss 0.0310\n"));
 }
 
 TEST(Report, ObjectsHaveTheirPrecision) {
@@ -265,7 +284,7 @@ TEST(Report, ObjectsHaveTheirPrecision) {
   evaluation.set_precision_macro(0.8);
   evaluation.set_recall_macro(0.75);
   evaluation.set_f1_macro(0.5);
-  EXPECT_EQ(RenderEvaluation(evaluation),
+  EXPECT_EQ(RenderEvaluation(job::Job(), evaluation),
             "Test mAP 37.00 % (58.20 % at an overlap of 0.5)  (16 images, after 5 epochs)\n"
             "\n"
             "  class                 objects  precision   recall       F1\n"
@@ -334,7 +353,7 @@ TEST(Report, EvaluationWithoutFiguresByClassHasTheirMeans) {
   evaluation.set_recall_macro(0.5);
   evaluation.set_f1_macro(0.3333);
   EXPECT_THAT(
-      RenderEvaluation(evaluation),
+      RenderEvaluation(job::Job(), evaluation),
       HasSubstr("Mean over the classes: precision 0.250, recall 0.500, F1 0.333; report.json has each class\n"));
 }
 

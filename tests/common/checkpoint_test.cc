@@ -255,6 +255,19 @@ TEST_F(CheckpointTest, TheBestOnesStayBesideTheNewest) {
   EXPECT_THAT(best->passed_over, IsEmpty()) << "nobody can say that it was one of the best";
 }
 
+TEST_F(CheckpointTest, AnEvaluationWithoutAnAccuracyIsNotTheBestOne) {
+  MakeBest(1, 0.5);
+  best_.emplace().mutable_evaluation()->set_without_accuracy(true);
+  Make(2);
+  Make(3);
+  auto best = ChooseBest(root_);
+  ASSERT_TRUE(best.ok()) << best.status();
+  EXPECT_EQ(best->manifest.number(), 1);
+  const auto pruned = Prune(root_, {.newest = 1, .best = 2});
+  ASSERT_TRUE(pruned.ok()) << pruned.status();
+  EXPECT_THAT(Names(), ElementsAre("checkpoint-000001", "checkpoint-000003"));
+}
+
 TEST_F(CheckpointTest, WithoutEvaluationsNoneIsTheBest) {
   Make(1);
   const absl::Status none = ChooseBest(root_).status();

@@ -26,6 +26,10 @@ void PrintProcess() {
 void PrintScheduler() {
   Metrics metrics;
   scheduler::SchedulerMetrics series(metrics);
+  // Those that come with an accuracy.
+  scheduler::Report report;
+  report.accuracy = report.test_accuracy = 1;
+  series.Publish(report);
   // Those that come with a member.
   scheduler::MembersView members;
   members.clocks["name"] = 1;
@@ -53,7 +57,8 @@ void PrintNode() {
 
 void PrintWorker() {
   Metrics metrics;
-  const worker::TrainerMetrics series(metrics);
+  worker::TrainerMetrics series(metrics);
+  series.RecordEvaluation(1, absl::Seconds(1));
   Print("worker", metrics);
 }
 

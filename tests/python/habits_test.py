@@ -9,6 +9,7 @@ import contextlib
 import copy
 import csv
 import io
+import json
 import os
 import pathlib
 import pickle
@@ -132,6 +133,26 @@ class Habits(Base):
             figures({"accuracy": 93})
         with self.assertWarnsRegex(UserWarning, "returned acc; allowed is"):
             self.assertEqual(figures({"acc": 0.5}), {})
+
+    def test_accuracy_that_is_not_measured_is_missing_and_not_zero(self):
+        run = self.folder / "loss-alone"
+        with self.cluster(overrides=["training.early_stopping.patience=1"], run_folder=run) as cluster:
+            with cluster.connect(log="nothing") as worker:
+                model = nn.Linear(4, 1)
+                optimizer = slackline.Optimizer(model, worker)
+                worker.evaluation(lambda: {"loss": 0.031}, samples=500)
+                for x, y in worker.batches(DataLoader(data(48), batch_size=8, sampler=worker.sampler(48))):
+                    optimizer.zero_grad()
+                    ((model(x) - y) ** 2).mean().backward()
+                    optimizer.step()
+        events = (run / "events.log").read_text()
+        self.assertIn("epoch 2: test loss 0.0310 on 500 samples", events)
+        self.assertEqual(events.count("training.early_stopping.metric: test_accuracy"), 1, events)
+        self.assertNotIn("test accuracy", events)
+        rows = list(csv.DictReader((run / "epochs.csv").read_text().splitlines()))
+        self.assertEqual((rows[-1]["test_loss"], rows[-1]["test_accuracy"]), ("0.031", ""))
+        summary = json.loads((run / "summary.json").read_text())
+        self.assertEqual((summary["test_loss"], summary["test_accuracy"], summary["best_test_accuracy"]), (0.031, None, None))
 
     def train_with_a_bar(self, name, report):
         """Trains, and returns what the bar has drawn and the rows of epochs.csv."""

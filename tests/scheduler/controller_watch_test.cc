@@ -1,7 +1,12 @@
 // Reactions of the scheduler to the course of training: expelled workers, the staleness bound, divergence, early
 // stopping, and workers that wait for room on a disk.
+#include <algorithm>
+#include <string>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "tests/scheduler/fake_cluster.h"
 
 namespace slackline::scheduler::controller_watch_test {
@@ -209,6 +214,41 @@ TEST(ControllerWatch, StopNamesTheEpochThatWasEvaluatedLast) {
   TrainWithLoss(cluster, 1);
   EXPECT_THAT(cluster.controller().GetStatus().reason(),
               testing::HasSubstr("the last evaluation was after epoch 1 (test accuracy 90.00 %"));
+}
+
+TEST(ControllerWatch, AnAccuracyThatWasNotMeasuredIsMissing) {
+  job::Job job = FakeCluster::SmallJob();
+  job.mutable_model()->set_kind(job::Model::EXTERNAL);
+  job.mutable_training()->set_epochs(3);
+  job.mutable_training()->set_evaluate_every_epochs(1);
+  job.mutable_training()->set_batch_size(100);
+  job.mutable_training()->mutable_early_stopping()->set_patience(1);
+  FakeCluster cluster(job);
+  cluster.Start();
+  uint64_t range = cluster.Range("w-1");
+  const std::string warning = "warning: evaluations report no accuracy";
+  for (const uint32_t epoch : {1, 2}) {
+    ASSERT_TRUE(cluster.Next("w-1", range)->has_evaluate());
+    ASSERT_TRUE(cluster.Evaluated("w-1", epoch, false, std::nullopt).ok());
+    EXPECT_TRUE(cluster.HasEvent(absl::StrCat("epoch ", epoch, ": test loss 0.0000 on 10 samples (worker w-1)")));
+    range = cluster.Range("w-1");
+  }
+  const wire::GetStatusReply status = cluster.controller().GetStatus();
+  EXPECT_EQ(std::count_if(status.events().begin(), status.events().end(),
+                          [&](const std::string& event) { return absl::StartsWith(event, warning); }),
+            1);
+  EXPECT_FALSE(status.has_test_accuracy());
+  EXPECT_TRUE(status.has_test_loss());
+  const wire::JobProgress progress = cluster.controller().View().progress();
+  EXPECT_FALSE(progress.has_test_accuracy());
+  EXPECT_TRUE(progress.has_test_loss());
+  EXPECT_FALSE(cluster.controller().Summary().evaluations[0].accuracy);
+  size_t with_loss = 0;
+  for (const Report& report : cluster.controller().TakeReports()) {
+    EXPECT_FALSE(report.test_accuracy);
+    with_loss += report.test_loss.has_value();
+  }
+  EXPECT_EQ(with_loss, 2u);
 }
 
 class ControllerRoom : public testing::Test {

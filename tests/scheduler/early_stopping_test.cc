@@ -1,6 +1,7 @@
 #include "scheduler/watch/early_stopping.h"
 
 #include <limits>
+#include <optional>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -15,10 +16,11 @@ using ::testing::Optional;
 constexpr double kNoNumber = std::numeric_limits<double>::quiet_NaN();
 
 // After one epoch each.
-std::vector<EvaluationSummary> Measured(const std::vector<double>& accuracies) {
+std::vector<EvaluationSummary> Measured(const std::vector<std::optional<double>>& accuracies) {
   std::vector<EvaluationSummary> out;
-  for (const double accuracy : accuracies) {
-    out.push_back({.epoch = static_cast<uint32_t>(out.size() + 1), .accuracy = accuracy, .loss = 1 - accuracy});
+  for (const std::optional<double>& accuracy : accuracies) {
+    out.push_back(
+        {.epoch = static_cast<uint32_t>(out.size() + 1), .accuracy = accuracy, .loss = 1 - accuracy.value_or(0)});
   }
   return out;
 }
@@ -70,6 +72,40 @@ TEST(EarlyStopping, WhatWasMeasuredIsNamed) {
   evaluation.map = true;
   EXPECT_EQ(Described(job::Metric::TEST_ACCURACY, evaluation), "test mAP 41.52 %");
   EXPECT_EQ(Described(job::Metric::TEST_ACCURACY, FromState(ToState(evaluation))), "test mAP 41.52 %");
+}
+
+TEST(EarlyStopping, EvaluationsWithoutAnAccuracyAreLeftOut) {
+  EXPECT_EQ(WhyEarly(Patience(1), Measured({std::nullopt, std::nullopt, std::nullopt})), std::nullopt);
+  EXPECT_EQ(WhyEarly(Patience(2), Measured({0.5, std::nullopt, 0.4})), std::nullopt);
+  EXPECT_THAT(WhyEarly(Patience(2), Measured({0.5, std::nullopt, 0.4, 0.3})), Optional(HasSubstr("accuracy 50.00 %")));
+  EXPECT_FALSE(LastIsBest(job::Metric::TEST_ACCURACY, Measured({std::nullopt})));
+  EXPECT_TRUE(LastIsBest(job::Metric::TEST_ACCURACY, Measured({std::nullopt, 0.1})));
+  EXPECT_TRUE(LastIsBest(job::Metric::TEST_LOSS, Measured({std::nullopt})));
+  job::EarlyStopping by_loss = Patience(1);
+  by_loss.set_metric(job::Metric::TEST_LOSS);
+  EXPECT_NE(WhyEarly(by_loss, Measured({std::nullopt, std::nullopt})), std::nullopt);
+  const EvaluationSummary evaluation = {.epoch = 2, .accuracy = std::nullopt, .loss = 0.031};
+  EXPECT_EQ(Described(job::Metric::TEST_ACCURACY, evaluation), "test loss 0.0310");
+  EXPECT_EQ(FromState(ToState(evaluation)).accuracy, std::nullopt);
+  EXPECT_EQ(FromState(state::MeasuredAccuracy()).accuracy, 0) << "state of an earlier version";
+}
+
+TEST(EarlyStopping, SettingsThatCompareAccuraciesAreNamed) {
+  job::Job job;
+  EXPECT_EQ(WarnOfNoAccuracy(job), std::nullopt);
+  job::EarlyStopping& early = *job.mutable_training()->mutable_early_stopping();
+  early.set_patience(3);
+  EXPECT_EQ(WarnOfNoAccuracy(job),
+            "warning: evaluations report no accuracy, and the job sets training.early_stopping.metric: test_accuracy, "
+            "so training does not end early; set test_loss there, or let the evaluation return an accuracy");
+  job.mutable_checkpoint()->set_keep_best(1);
+  EXPECT_THAT(WarnOfNoAccuracy(job),
+              Optional(HasSubstr("training.early_stopping.metric: test_accuracy and checkpoint.metric: test_accuracy, "
+                                 "so training does not end early and no checkpoint is kept as the best")));
+  early.set_metric(job::Metric::TEST_LOSS);
+  EXPECT_THAT(WarnOfNoAccuracy(job), Optional(HasSubstr("the job sets checkpoint.metric: test_accuracy, so no")));
+  job.mutable_checkpoint()->set_metric(job::Metric::TEST_LOSS);
+  EXPECT_EQ(WarnOfNoAccuracy(job), std::nullopt);
 }
 
 TEST(EarlyStopping, EpochsBeforeTheFirstDoNotCount) {

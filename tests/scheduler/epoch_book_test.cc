@@ -96,6 +96,15 @@ TEST(EpochBook, EvaluationsGoToTheirEpoch) {
   other.Evaluated(objects, /*alone=*/true);
   EXPECT_EQ(other.rows()[2].test_accuracy, 0.25);
   EXPECT_FALSE(other.rows()[2].test_loss);
+  wire::EvaluationReport script = Evaluation(3, true, 4, 0);
+  EpochBook third;
+  third.Over(3, At(32, 300, 0, 0));
+  third.Evaluated(script, /*alone=*/true);
+  EXPECT_EQ(third.rows()[2].test_accuracy, 0) << "a worker of an earlier version";
+  script.set_without_accuracy(true);
+  third.Evaluated(script, /*alone=*/true);
+  EXPECT_FALSE(third.rows()[2].test_accuracy);
+  EXPECT_TRUE(third.rows()[2].test_loss);
 }
 
 TEST(EpochBook, RowsSayHowManySamplesWereTrainedAndApplied) {

@@ -11,6 +11,7 @@
 #include <gtest/gtest.h>
 #include "common/clock.h"
 #include "common/job/job_file.h"
+#include "common/metrics/test_accuracy.h"
 #include "scheduler/control/controller.h"
 
 namespace slackline::scheduler {
@@ -268,7 +269,7 @@ class FakeCluster {
     EXPECT_TRUE(reply.ok() && reply->has_range()) << reply.status() << (reply.ok() ? reply->DebugString() : "");
     return reply.ok() ? reply->range().range() : 0;
   }
-  absl::Status Evaluated(const std::string& name, uint32_t epoch, bool final, double accuracy = 0.9,
+  absl::Status Evaluated(const std::string& name, uint32_t epoch, bool final, std::optional<double> accuracy = 0.9,
                          std::optional<double> map_50 = std::nullopt, uint64_t at_samples = 0) {
     wire::EvaluationReport report;
     report.set_job(kJob);
@@ -278,7 +279,7 @@ class FakeCluster {
     report.set_final(final);
     report.set_at_samples(at_samples);
     report.set_samples(10);
-    report.set_accuracy(accuracy);
+    SetTestAccuracy(accuracy, report);
     if (map_50) report.set_map_50(*map_50);
     for (const uint64_t count : {5, 0, 1, 4}) report.add_confusion(count);
     return controller_.ReportEvaluation(report);

@@ -96,6 +96,19 @@ TEST(RunSummary, OfObjectsThereIsNoLoss) {
   EXPECT_TRUE(json.at("evaluations")[0].at("loss").is_null());
 }
 
+TEST(RunSummary, AnAccuracyThatWasNotMeasuredIsNull) {
+  RunSummary summary;
+  summary.evaluations.push_back({.epoch = 1, .accuracy = std::nullopt, .loss = 0.5});
+  Json json = Json::parse(ToJson(summary));
+  EXPECT_EQ(json.at("test_loss"), 0.5);
+  for (const char* key : {"test_accuracy", "best_test_accuracy"}) EXPECT_TRUE(json.at(key).is_null()) << key;
+  EXPECT_TRUE(json.at("evaluations")[0].at("accuracy").is_null());
+  summary.evaluations.insert(summary.evaluations.begin(), {.epoch = 1, .accuracy = 0.25, .loss = 0.75});
+  json = Json::parse(ToJson(summary));
+  EXPECT_TRUE(json.at("test_accuracy").is_null());
+  EXPECT_EQ(json.at("best_test_accuracy"), 0.25);
+}
+
 TEST(RunSummary, NamesThatAreNoUtf8AreWrittenNevertheless) {
   RunSummary summary;
   summary.worker_list.push_back({.name = "w-\xff", .state = "dead", .slowdown = 12, .totals = {}});

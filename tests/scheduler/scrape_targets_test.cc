@@ -130,5 +130,18 @@ TEST(SchedulerMetricsTest, AWorkerThatIsGoneHasNoClock) {
   EXPECT_THAT(metrics.Text(), HasSubstr("slackline_scheduler_worker_clock_steps{worker=\"w-1\"} 6"));
 }
 
+TEST(SchedulerMetricsTest, AJobWithoutAccuraciesHasNoSeriesOfThem) {
+  Metrics metrics;
+  SchedulerMetrics series(metrics);
+  Report report;
+  report.test_loss = 0.5;
+  series.Publish(report);
+  EXPECT_THAT(metrics.Text(), Not(HasSubstr("accuracy")));
+  report.test_accuracy = 0.5;
+  series.Publish(report);
+  EXPECT_THAT(metrics.Text(), HasSubstr("slackline_scheduler_test_accuracy_ratio 0.5"));
+  EXPECT_THAT(metrics.Text(), Not(HasSubstr("train_accuracy")));
+}
+
 }  // namespace
 }  // namespace slackline::scheduler::scrape_targets_test

@@ -1,5 +1,8 @@
 #include "worker/evaluation/evaluation.h"
 
+#include <map>
+#include <string>
+
 #include <gtest/gtest.h>
 
 namespace slackline::worker::evaluation_test {
@@ -17,7 +20,7 @@ TEST(Evaluation, FiguresEqualThoseDoneByHand) {
 
   const Metrics metrics = matrix.ToMetrics();
   EXPECT_EQ(metrics.samples, 10u);
-  EXPECT_DOUBLE_EQ(metrics.accuracy, 0.6);
+  EXPECT_DOUBLE_EQ(metrics.accuracy.value_or(-1), 0.6);
   EXPECT_EQ(metrics.classes[0].samples, 4u);
   EXPECT_DOUBLE_EQ(metrics.classes[0].precision, 2.0 / 4);
   EXPECT_DOUBLE_EQ(metrics.classes[0].recall, 2.0 / 4);
@@ -43,7 +46,7 @@ TEST(Evaluation, FiguresOfManyClassesTakeNoMatrix) {
   EXPECT_DOUBLE_EQ(metrics.classes[0].precision, 1);
   EXPECT_DOUBLE_EQ(metrics.classes[0].recall, 2.0 / 3);
   EXPECT_DOUBLE_EQ(metrics.classes[999'999].precision, 0.5);
-  EXPECT_DOUBLE_EQ(metrics.accuracy, 0.75);
+  EXPECT_DOUBLE_EQ(metrics.accuracy.value_or(-1), 0.75);
   EXPECT_DOUBLE_EQ(metrics.precision_macro, 0.75);
 }
 
@@ -73,6 +76,14 @@ TEST(Evaluation, ClassThatIsOnlyPredictedCountsAsZero) {
   const Metrics metrics = matrix.ToMetrics();
   EXPECT_EQ(metrics.classes[2].precision, 0);
   EXPECT_DOUBLE_EQ(metrics.recall_macro, 0.5 / 2);
+}
+
+TEST(Evaluation, AnAccuracyThatWasNotMeasuredIsNotInTheMetadata) {
+  EvaluationResult result;
+  result.work.epoch = 3;
+  EXPECT_EQ(WeightsMetadata(result), (std::map<std::string, std::string>{{"epoch", "3"}}));
+  result.metrics.accuracy = 0.5;
+  EXPECT_EQ(WeightsMetadata(result), (std::map<std::string, std::string>{{"epoch", "3"}, {"test_accuracy", "0.5"}}));
 }
 
 TEST(Evaluation, NothingSeenGivesZeroes) {

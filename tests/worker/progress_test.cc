@@ -103,5 +103,20 @@ TEST(ProgressBoard, FiguresReachTheReportAndTheSeries) {
   }
 }
 
+TEST(EvaluationReport, AnAccuracyThatWasNotMeasuredIsNeitherSentNorServed) {
+  slackline::Metrics metrics;
+  TrainerMetrics series(metrics);
+  EvaluationResult result;
+  result.metrics.samples = 500;
+  series.RecordEvaluation(result.metrics.accuracy, absl::Seconds(1));
+  EXPECT_THAT(metrics.Text(), testing::Not(testing::HasSubstr("accuracy")));
+  EXPECT_EQ(ToWire(result).accuracy(), 0);
+  EXPECT_TRUE(ToWire(result).without_accuracy());
+  result.metrics.accuracy = 0;
+  series.RecordEvaluation(result.metrics.accuracy, absl::Seconds(1));
+  EXPECT_THAT(metrics.Text(), testing::HasSubstr("slackline_worker_test_accuracy_ratio 0"));
+  EXPECT_FALSE(ToWire(result).without_accuracy());
+}
+
 }  // namespace
 }  // namespace slackline::worker::progress_test

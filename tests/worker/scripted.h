@@ -41,7 +41,7 @@ class ScriptedLink : public SchedulerLink {
     return next;
   }
   absl::Status ReportEvaluation(const EvaluationResult& result) override {
-    evaluations.push_back(result.metrics.accuracy);
+    evaluations.push_back(result.metrics.accuracy.value_or(0));
     return absl::OkStatus();
   }
   void Leave(const std::string& reason, const RangePart& trained) override {

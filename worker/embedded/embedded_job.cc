@@ -16,6 +16,7 @@
 #include "common/network/on_this_machine.h"
 #include "common/security/security.h"
 #include "worker/base/step_memory.h"
+#include "worker/evaluation/evaluation.h"
 #include "worker/model/weights/safetensors.h"
 #include "worker/settings/job_config.h"
 #include "worker/settings/push_codecs.h"
@@ -120,9 +121,8 @@ class OpenedJob : public EmbeddedJob {
     std::error_code error;
     fs::create_directories(folder, error);
     if (error) return absl::UnavailableError(absl::StrCat("cannot make ", folder.string(), ": ", error.message()));
-    const absl::Status written = WriteSafetensors(
-        folder / "model.safetensors", tensors_, worker_->parameters(),
-        {{"epoch", absl::StrCat(result.work.epoch)}, {"test_accuracy", absl::StrCat(result.metrics.accuracy)}});
+    const absl::Status written =
+        WriteSafetensors(folder / "model.safetensors", tensors_, worker_->parameters(), WeightsMetadata(result));
     if (written.ok()) result.files = {"model.safetensors"};
     return written;
   }

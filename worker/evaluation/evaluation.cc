@@ -1,5 +1,6 @@
 #include "worker/evaluation/evaluation.h"
 
+#include "absl/strings/str_cat.h"
 #include "common/check.h"
 
 namespace slackline::worker {
@@ -17,6 +18,12 @@ ClassMetrics MetricsOf(const ClassPrecision& boxes) {
 }
 
 }  // namespace
+
+std::map<std::string, std::string> WeightsMetadata(const EvaluationResult& result) {
+  std::map<std::string, std::string> metadata = {{"epoch", absl::StrCat(result.work.epoch)}};
+  if (result.metrics.accuracy) metadata["test_accuracy"] = absl::StrCat(*result.metrics.accuracy);
+  return metadata;
+}
 
 Metrics MetricsOfObjects(uint64_t images, const AveragePrecision& boxes, const AveragePrecision* masks) {
   Metrics metrics;
@@ -87,7 +94,8 @@ Metrics ConfusionMatrix::ToMetrics() const {
   metrics.recall_macro = Ratio(metrics.recall_macro, occurring);
   metrics.f1_macro = Ratio(metrics.f1_macro, occurring);
   metrics.confusion = counts_;
-  metrics.accuracy = metrics.f1_micro = Ratio(correct, static_cast<double>(metrics.samples));
+  metrics.f1_micro = Ratio(correct, static_cast<double>(metrics.samples));
+  metrics.accuracy = metrics.f1_micro;
   metrics.f1_weighted = Ratio(f1_by_samples, static_cast<double>(metrics.samples));
   return metrics;
 }

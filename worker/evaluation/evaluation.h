@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -31,8 +32,9 @@ struct ObjectMetrics {
 
 struct Metrics {
   uint64_t samples = 0;
-  double accuracy = 0;
-  std::vector<ClassMetrics> classes;
+  // Absent if the evaluation of a script measured none.
+  std::optional<double> accuracy = std::nullopt;
+  std::vector<ClassMetrics> classes = {};
   // Macro: the plain mean over the classes that occur, as label or as prediction.
   double precision_macro = 0;
   double recall_macro = 0;
@@ -71,6 +73,9 @@ struct EvaluationResult {
   std::vector<std::string> class_names;  // names in the order of labels
   std::vector<std::string> files;
 };
+
+// Returns the metadata of the file with the weights that were evaluated.
+std::map<std::string, std::string> WeightsMetadata(const EvaluationResult& result);
 
 // Counts (label, prediction) pairs. For more than kClassesMax classes it counts only what the figures of each class
 // need: a matrix of a million classes would take 8 TB.

@@ -70,7 +70,7 @@ std::string ToJson(const EvaluationResult& result) {
   Json report = {{"epoch", result.work.epoch},
                  {"samples", metrics.samples},
                  {"loss", metrics.objects ? Json() : Json(result.loss)},
-                 {"accuracy", metrics.accuracy},
+                 {"accuracy", metrics.accuracy ? Json(*metrics.accuracy) : nullptr},
                  {"top5_accuracy", metrics.top5_accuracy ? Json(*metrics.top5_accuracy) : nullptr},
                  {"precision_macro", metrics.precision_macro},
                  {"recall_macro", metrics.recall_macro},
@@ -214,9 +214,8 @@ absl::StatusOr<EvaluationResult> Evaluator::Evaluate(Model& model, const Evaluat
 absl::Status Evaluator::WriteFiles(Model& model, EvaluationResult& result) const {
   const std::filesystem::path folder(result.work.run_folder);
   if (absl::Status made = MakeFolder(folder); !made.ok()) return made;
-  const absl::Status weights = WriteSafetensors(
-      folder / kWeightsFile, model.tensors(), model.parameters(),
-      {{"epoch", absl::StrCat(result.work.epoch)}, {"test_accuracy", absl::StrCat(result.metrics.accuracy)}});
+  const absl::Status weights =
+      WriteSafetensors(folder / kWeightsFile, model.tensors(), model.parameters(), WeightsMetadata(result));
   if (!weights.ok()) return weights;
   const absl::Status report = WriteReport(result);
   if (report.ok()) result.files = {kWeightsFile, kReportFile};

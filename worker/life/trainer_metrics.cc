@@ -63,12 +63,12 @@ std::vector<TrainerMetrics::FigureSeries> TrainerMetrics::MakeSeries(slackline::
 }
 
 TrainerMetrics::TrainerMetrics(slackline::Metrics& metrics)
-    : steps_(metrics.counter("slackline_worker_steps_total", "Steps finished")),
+    : metrics_(metrics),
+      steps_(metrics.counter("slackline_worker_steps_total", "Steps finished")),
       figures_(MakeSeries(metrics)),
       evaluation_seconds_(
           metrics.histogram("slackline_worker_evaluation_seconds", "Evaluations on the test images", kSeconds)),
       loss_(metrics.gauge("slackline_worker_loss", "Mean loss of the last step")),
-      accuracy_(metrics.gauge("slackline_worker_test_accuracy_ratio", "Accuracy of the last evaluation made here")),
       skipped_(metrics.counter("slackline_worker_steps_skipped_total",
                                "Steps in fp16 that pushed nothing, since their gradient was not finite")),
       loss_scale_(metrics.gauge("slackline_worker_loss_scale_ratio",
@@ -84,8 +84,13 @@ void TrainerMetrics::Record(const StepFacts& step) {
   loss_.Set(step.loss);
 }
 
-void TrainerMetrics::RecordEvaluation(double accuracy, absl::Duration took) {
-  accuracy_.Set(accuracy);
+void TrainerMetrics::RecordEvaluation(const std::optional<double>& accuracy, absl::Duration took) {
+  if (accuracy) {
+    metrics_
+        .gauge("slackline_worker_test_accuracy_ratio",
+               "Accuracy of the last evaluation made here; absent until one is measured")
+        .Set(*accuracy);
+  }
   evaluation_seconds_.Observe(absl::ToDoubleSeconds(took));
 }
 

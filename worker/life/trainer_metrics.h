@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "absl/time/time.h"
@@ -24,7 +25,8 @@ class TrainerMetrics {
     skipped_.Add();
     RecordLossScale(scale);
   }
-  void RecordEvaluation(double accuracy, absl::Duration took);
+  // Records an evaluation; a worker that has measured no accuracy has no series of it.
+  void RecordEvaluation(const std::optional<double>& accuracy, absl::Duration took);
 
  private:
   struct FigureSeries {
@@ -36,11 +38,11 @@ class TrainerMetrics {
   // Makes the series of kFigures.
   static std::vector<FigureSeries> MakeSeries(slackline::Metrics& metrics);
 
+  slackline::Metrics& metrics_;
   Counter& steps_;
   std::vector<FigureSeries> figures_;
   Histogram& evaluation_seconds_;
   Gauge& loss_;
-  Gauge& accuracy_;
   Counter& skipped_;
   Gauge& loss_scale_;
 };

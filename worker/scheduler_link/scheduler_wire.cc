@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
 #include "common/host_name.h"
+#include "common/metrics/test_accuracy.h"
 #include "common/power/machine.h"
 #include "common/protocol_version.h"
 #include "google/protobuf/descriptor.h"
@@ -104,7 +105,7 @@ wire::EvaluationReport ToWire(const EvaluationResult& result) {
   report.set_at_samples(result.work.at_samples);
   report.set_samples(metrics.samples);
   report.set_loss(result.loss);
-  report.set_accuracy(metrics.accuracy);
+  SetTestAccuracy(metrics.accuracy, report);
   for (size_t i = 0; i < metrics.classes.size(); ++i) {
     wire::ClassReport& out = *report.add_classes();
     out.set_name(result.class_names[i]);

@@ -379,11 +379,11 @@ absl::Status Trainer::Evaluate(const EvaluationWork& work) {
   result->seconds = absl::ToDoubleSeconds(took);
   parts_.metrics.RecordEvaluation(result->metrics.accuracy, took);
   if (result->metrics.objects) {
-    log::Info(work.final ? "final " : "", "evaluation after epoch ", work.epoch, ": mAP ", result->metrics.accuracy,
+    log::Info(work.final ? "final " : "", "evaluation after epoch ", work.epoch, ": mAP ", *result->metrics.accuracy,
               ", at an overlap of 0.5 ", result->metrics.objects->boxes.map_50);
   } else {
     log::Info(work.final ? "final " : "", "evaluation after epoch ", work.epoch, ": test accuracy ",
-              result->metrics.accuracy, ", loss ", result->loss);
+              *result->metrics.accuracy, ", loss ", result->loss);
   }
   if (work.final) {
     const absl::Status written = WriteResults(model, *result);

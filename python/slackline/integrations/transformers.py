@@ -50,7 +50,7 @@ class SlacklineTrainer(Trainer):
     (`slackline launch --per-node`).
 
     The trainer measures its eval_dataset when the scheduler asks for an evaluation. `loss` is eval_loss. `accuracy` is what
-    compute_metrics returns under that name, or 0.
+    compute_metrics returns under that name; without it, the job has no accuracy.
 
     Args:
         *args: Arguments of transformers.Trainer.
@@ -124,4 +124,7 @@ class SlacklineTrainer(Trainer):
 
     def _measure(self) -> Optional[Mapping[str, float]]:
         figures = self.evaluate()
-        return {"loss": figures["eval_loss"], "accuracy": figures.get("eval_accuracy", 0.0)}
+        measured = {"loss": figures["eval_loss"]}
+        if "eval_accuracy" in figures:
+            measured["accuracy"] = figures["eval_accuracy"]
+        return measured
