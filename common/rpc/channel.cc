@@ -208,8 +208,4 @@ std::unique_ptr<grpc::ClientContext> ContextWithTimeout(absl::Duration timeout) 
   return context;
 }
 
-bool IsRetryable(const absl::Status& status) {
-  return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) || absl::IsResourceExhausted(status);
-}
-
 }  // namespace slackline::rpc

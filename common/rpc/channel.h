@@ -8,6 +8,7 @@
 #include <grpcpp/grpcpp.h>
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "common/rpc/retryable.h"
 
 namespace slackline::rpc {
 
@@ -58,8 +59,5 @@ grpc::Status ToGrpc(const absl::Status& status);
 
 // Returns a context whose call fails after `timeout`, and does not wait for a channel that is down.
 std::unique_ptr<grpc::ClientContext> ContextWithTimeout(absl::Duration timeout);
-
-// Returns true for codes after which the same call may be retried: UNAVAILABLE, DEADLINE_EXCEEDED, RESOURCE_EXHAUSTED.
-bool IsRetryable(const absl::Status& status);
 
 }  // namespace slackline::rpc

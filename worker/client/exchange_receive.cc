@@ -13,38 +13,11 @@
 namespace slackline::worker {
 namespace {
 
-// Whether a stream that ended with this status is worth opening again.
-bool IsFinal(const absl::Status& status) {
-  switch (status.code()) {
-    case absl::StatusCode::kInvalidArgument:
-    case absl::StatusCode::kOutOfRange:
-    case absl::StatusCode::kFailedPrecondition:
-    case absl::StatusCode::kUnauthenticated:
-    case absl::StatusCode::kPermissionDenied:
-    case absl::StatusCode::kUnimplemented:
-    case absl::StatusCode::kDataLoss:
-      return true;
-    default:
-      return false;
-  }
-}
-
 // Of those that a restore may turn out to have lost.
 constexpr size_t kDiscardedMax = 4096;
 
 absl::Status Named(const std::string& server, const absl::Status& status) {
   return absl::Status(status.code(), absl::StrCat(server, ": ", status.message()));
-}
-
-// The status in `refused`, saying what was refused.
-absl::Status ToStatus(const wire::Refused& refused) {
-  // Codes beyond those of gRPC, and OK, make no sense here.
-  const bool known = refused.code() >= 1 && refused.code() <= 16;
-  const auto code = known ? static_cast<absl::StatusCode>(refused.code()) : absl::StatusCode::kInternal;
-  if (refused.sequence() == 0) return absl::Status(code, absl::StrCat("refused: ", refused.message()));
-  std::string text = absl::StrCat("refused push ", refused.sequence(), " of shard ", refused.shard());
-  if (refused.expected_sequence() != 0) absl::StrAppend(&text, ", it expects push ", refused.expected_sequence());
-  return absl::Status(code, absl::StrCat(text, ": ", refused.message()));
 }
 
 }  // namespace
@@ -72,21 +45,8 @@ void Exchange::JoinMemory(Peer& peer) {
 wire::Hello Exchange::MakeHello(Stream& stream) {
   Peer& peer = peers_[stream.index()];
   JoinMemory(peer);
-  wire::Hello hello;
-  SetProtocol(hello);
+  wire::Hello hello = worker::MakeHello(options_, session_, peer.shards);
   if (peer.memory != nullptr) hello.set_segment_token(peer.memory->token());
-  hello.set_role(options_.reader ? wire::ROLE_READER : wire::ROLE_WORKER);
-  hello.set_worker(options_.worker.value());
-  hello.set_incarnation(options_.incarnation.value());
-  hello.set_first_clock(options_.first_clock.value());
-  hello.set_clock(session_.clock().value());
-  hello.set_pull_encoding(EncodingToWire(options_.pull_encoding));
-  hello.set_window(options_.window);
-  for (ShardId id : peers_[stream.index()].shards) {
-    wire::ShardClock& shard = *hello.add_shards();
-    shard.set_shard(id.value());
-    shard.set_last_answered(session_.last_answered(id).value());
-  }
   return hello;
 }
 
@@ -157,7 +117,7 @@ void Exchange::Broken(Stream& stream, const absl::Status& status) {
   peer.retry_at = absl::InfiniteFuture();
   if (peer.retired) peer.memory.reset();
   if (leaving_ || peer.retired || !failure_.ok()) return;
-  if (IsFinal(status)) return Fail(Named(watch_.name(stream.index()), status));
+  if (rpc::IsFinal(status)) return Fail(Named(watch_.name(stream.index()), status));
   watch_.StreamBroken(stream.index(), status);
 }
 

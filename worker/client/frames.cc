@@ -2,8 +2,10 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_cat.h"
 #include "common/byte_segments.h"
 #include "common/codec/wire_encoding.h"
+#include "common/protocol_version.h"
 
 namespace slackline::worker {
 namespace {
@@ -125,6 +127,34 @@ void AppendPulls(absl::Span<const Session::Send> sends, bool averaged, std::vect
     shard.set_shard(send.shard.value());
     if (send.known) SetWire(*send.known, *shard.mutable_known());
   }
+}
+
+wire::Hello MakeHello(const ClientOptions& options, const Session& session, absl::Span<const ShardId> shards) {
+  wire::Hello hello;
+  SetProtocol(hello);
+  hello.set_role(options.reader ? wire::ROLE_READER : wire::ROLE_WORKER);
+  hello.set_worker(options.worker.value());
+  hello.set_incarnation(options.incarnation.value());
+  hello.set_first_clock(options.first_clock.value());
+  hello.set_clock(session.clock().value());
+  hello.set_pull_encoding(EncodingToWire(options.pull_encoding));
+  hello.set_window(options.window);
+  for (const ShardId id : shards) {
+    wire::ShardClock& shard = *hello.add_shards();
+    shard.set_shard(id.value());
+    shard.set_last_answered(session.last_answered(id).value());
+  }
+  return hello;
+}
+
+absl::Status ToStatus(const wire::Refused& refused) {
+  // Codes beyond those of gRPC, and OK, make no sense here.
+  const bool known = refused.code() >= 1 && refused.code() <= 16;
+  const auto code = known ? static_cast<absl::StatusCode>(refused.code()) : absl::StatusCode::kInternal;
+  if (refused.sequence() == 0) return absl::Status(code, absl::StrCat("refused: ", refused.message()));
+  std::string text = absl::StrCat("refused push ", refused.sequence(), " of shard ", refused.shard());
+  if (refused.expected_sequence() != 0) absl::StrAppend(&text, ", it expects push ", refused.expected_sequence());
+  return absl::Status(code, absl::StrCat(text, ": ", refused.message()));
 }
 
 }  // namespace slackline::worker

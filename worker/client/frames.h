@@ -9,6 +9,7 @@
 #include <optional>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "common/rpc/frame.h"
 #include "parameter_server.pb.h"
@@ -65,6 +66,12 @@ SubPush SeedPush(ShardId shard, absl::Span<const float> values);
 
 // Appends the pulls that `sends` ask for: one item for all pulls that share an id and a clock.
 void AppendPulls(absl::Span<const Session::Send> sends, bool averaged, std::vector<Outgoing>& items);
+
+// Returns the greeting of a stream to the server that has these shards, without the token of a segment.
+wire::Hello MakeHello(const ClientOptions& options, const Session& session, absl::Span<const ShardId> shards);
+
+// Returns the status in `refused`, with what was refused.
+absl::Status ToStatus(const wire::Refused& refused);
 
 inline Version FromWire(const wire::Version& version) {
   return {.lineage = Lineage(version.lineage()), .number = version.number()};
