@@ -26,7 +26,8 @@ Worker::Worker(World& world, const WorkerPlan& plan, uint32_t number, std::vecto
       number_(number),
       servers_(servers),
       endpoint_(world.network.Add(plan.link)),
-      pace_(plan_, world.cost, world.job.seed(), number) {}
+      pace_(plan_, world.cost, world.job.seed(), number),
+      member_(Newcomer()) {}
 
 void Worker::Plan() {
   world_.queue.At(plan_.joins, [this] { Start(); });
@@ -57,25 +58,45 @@ void Worker::Ask(Call call, Then then) {
   });
 }
 
-wire::HeartbeatRequest Worker::MakeHeartbeat() { return worker::MakeHeartbeat(life_, board_.Take(world_.queue.Now())); }
-
 // --- A life -----------------------------------------------------------------------------------------------------
+
+worker::MemberState Worker::Newcomer() const { return {"the scheduler", world_.timeouts.out_of_reach()}; }
 
 void Worker::Start() {
   if (world_.controller.state() != wire::JOB_STARTING && world_.controller.state() != wire::JOB_TRAINING) return;
-  ++life_number_;
   ++processes_;
   running_ = true;
-  life_ = {};
-  Register();
+  member_ = Newcomer();
+  course_ = {};
+  Perform();
 }
 
 void Worker::Stop(bool in_good_order) {
   if (!running_) return;
-  if (in_good_order) return Leave("told to stop");
+  if (in_good_order) {
+    course_.End(absl::OkStatus(), "told to stop");
+    return Perform();
+  }
   running_ = false;
   ++life_number_;
   CloseStreams();
+}
+
+void Worker::Perform() {
+  if (course_.goodbye()) CloseStreams();
+  std::visit([this](const auto& act) { Perform(act); }, worker::Act(course_.act()));
+}
+
+void Worker::Done(const absl::Status& status) {
+  course_.Done(status);
+  Perform();
+}
+
+void Worker::Perform(const worker::JoinAct&) {
+  ++life_number_;
+  if (!course_.goodbye()) return Register();
+  // A process that has stopped does not join either.
+  After(pace_.LeftOfPause(world_.queue.Now()), [this] { Register(); });
 }
 
 void Worker::Register() {
@@ -86,75 +107,72 @@ void Worker::Register() {
   options.tensors = learned.tensors;
   options.train_samples = learned.train_samples;
   options.test_samples = learned.test_samples;
-  wire::RegisterWorkerRequest request =
-      worker::MakeRegistration(options, number_ * kProcessesMax + processes_ % kProcessesMax);
-  request.set_worker(life_.worker.value());
-  request.set_incarnation(life_.incarnation.value());
-  entered_ = false;
+  const wire::RegisterWorkerRequest request =
+      worker::MakeRegistration(options, number_ * kProcessesMax + processes_ % kProcessesMax, member_.life());
+  member_.StopBeating();
   range_.reset();
   local_state_.reset();
-  range_done_ = RangeId();
   begun_.clear();
   computing_ = false;
   evaluating_ = false;
   evaluated_.clear();
   pending_ = {};
   blocked_since_.reset();
-  session_.reset();
   Ask([this, request] { return world_.controller.RegisterWorker(request); },
       [this](const absl::StatusOr<wire::RegisterWorkerReply>& reply) {
-        if (!reply.ok()) {
-          if (absl::IsFailedPrecondition(reply.status())) return Leave("the job has ended");
-          // Its earlier process may still live, for all the scheduler knows.
-          if (absl::IsUnavailable(reply.status())) {
-            return After(world_.timeouts.heartbeat, [this] { Register(); });
-          }
-          return world_.Fail(plan_.name, reply.status());
-        }
-        life_.job = JobId(reply->job());
-        life_.worker = WorkerId(reply->worker());
-        life_.incarnation = Incarnation(reply->incarnation());
+        // Its earlier process may still live, for all the scheduler knows.
+        if (absl::IsUnavailable(reply.status())) return After(world_.timeouts.heartbeat, [this] { Register(); });
+        if (!reply.ok()) return Done(reply.status());
+        member_.Registered(*reply, world_.queue.Now());
         board_.Reset(world_.queue.Now());
         Beat();
       });
 }
 
 void Worker::Beat() {
-  After(entered_ ? world_.timeouts.heartbeat : std::min(world_.timeouts.heartbeat, kJoining), [this] { Beat(); });
+  After(member_.live() ? world_.timeouts.heartbeat : std::min(world_.timeouts.heartbeat, kJoining), [this] { Beat(); });
   if (plan_.pause_silent && pace_.LeftOfPause(world_.queue.Now()) > absl::ZeroDuration()) return;
   NoteBatches();
-  Ask([this, request = MakeHeartbeat()] { return world_.controller.Heartbeat(request); },
+  const wire::HeartbeatRequest request = worker::MakeHeartbeat(member_.life(), board_.Take(world_.queue.Now()));
+  Ask([this, request] { return world_.controller.Heartbeat(request); },
       [this](const absl::StatusOr<wire::HeartbeatReply>& reply) { Hear(reply); });
 }
 
 void Worker::Hear(const absl::StatusOr<wire::HeartbeatReply>& reply) {
-  if (!reply.ok()) return Refused(reply.status());
-  if (reply->leave()) return Leave(reply->leave_reason());
-  if (!entered_ && reply->state() == wire::WORKER_LIVE) Enter(*reply);
+  switch (member_.Heard(member_.life().incarnation, reply, world_.queue.Now())) {
+    case worker::MemberState::News::kNone:
+      return;
+    case worker::MemberState::News::kLive:
+      return GetMap();
+    case worker::MemberState::News::kEnd:
+      const worker::MemberState::End end = *member_.end();
+      if (!end.status.ok()) return Done(end.status);
+      course_.End(end.status, end.reason);
+      return Perform();
+  }
 }
 
-void Worker::Enter(const wire::HeartbeatReply& reply) {
-  const absl::StatusOr<wire::GetShardMapReply> map = [&] {
-    wire::GetShardMapRequest request;
-    request.set_job(life_.job.value());
-    ++world_.scheduler_calls;
-    return world_.controller.GetShardMap(request);
-  }();
-  if (!map.ok()) return Refused(map.status());
-  entered_ = true;
-  life_.first_clock = Clock64(reply.first_clock());
-  life_.send_seed = reply.send_seed();
+void Worker::GetMap() {
+  ++world_.scheduler_calls;
+  const absl::StatusOr<wire::GetShardMapReply> map =
+      world_.controller.GetShardMap(worker::MakeMapRequest(member_.life().job));
+  if (!map.ok()) return Done(map.status());
   server_of_.assign(static_cast<size_t>(map->shards_size()), 0);
   for (const wire::ShardSpec& spec : map->shards()) server_of_[spec.shard()] = spec.server() - 1;
+  Done(absl::OkStatus());
+}
+
+void Worker::Perform(const worker::EnterAct&) {
   held_.assign(server_of_.size(), {});
-  session_.emplace(server_of_.size(), life_.first_clock);
+  session_.emplace(server_of_.size(), member_.life().first_clock);
   for (uint32_t i = 0; i < server_of_.size(); ++i) session_->Connected(ShardId(i));
   pulling_ = true;
   SendAll(session_->BeginPull(), /*hello=*/true, nullptr);
 }
 
 void Worker::CloseStreams() {
-  const ps::Sender sender{life_.worker, life_.incarnation};
+  session_.reset();
+  const ps::Sender sender = this->sender();
   for (const std::unique_ptr<Server>& server : servers_) {
     // Not an event of this life: the other end notices.
     world_.queue.After(world_.network.Latency(endpoint_, server->endpoint()),
@@ -162,75 +180,52 @@ void Worker::CloseStreams() {
   }
 }
 
-void Worker::JoinAgain() {
-  CloseStreams();
-  ++life_number_;
-  // A process that has stopped does not join either.
-  After(pace_.LeftOfPause(world_.queue.Now()), [this] { Register(); });
-}
-
-void Worker::Leave(const std::string& reason) {
-  if (!running_) return;
+void Worker::Perform(const worker::LeaveAct& leave) {
   running_ = false;
-  wire::HeartbeatRequest request = MakeHeartbeat();
-  request.set_leaving(true);
-  request.set_leaving_reason(reason);
   ++life_number_;
-  CloseStreams();
-  // One that is no member any more need not say so.
+  // One who is no longer a member leaves the job to the others.
+  if (!leave.status.ok() && !absl::IsFailedPrecondition(leave.status)) world_.Fail(plan_.name, leave.status);
+  if (!member_.beating()) return;
+  member_.StopBeating();
+  const wire::HeartbeatRequest request =
+      worker::MakeGoodbye(member_.life(), board_.Take(world_.queue.Now()), worker::LeaveReason(leave), {});
   AfterLatency([this, request] {
     ++world_.scheduler_calls;
     (void)world_.controller.Heartbeat(request);
   });
 }
 
-void Worker::Refused(const absl::Status& status) {
-  if (absl::IsFailedPrecondition(status)) return JoinAgain();
-  world_.Fail(plan_.name, status);
-}
-
 // --- Work -------------------------------------------------------------------------------------------------------
 
-void Worker::AskWork() {
-  wire::NextTaskRequest request;
-  request.set_job(life_.job.value());
-  request.set_worker(life_.worker.value());
-  request.set_incarnation(life_.incarnation.value());
-  request.set_range_done(range_done_.value());
-  request.set_samples_per_second(samples_per_second_);
-  *request.mutable_progress() = worker::ToWire(life_, board_.Take(world_.queue.Now()));
+void Worker::Perform(const worker::AskAct& ask) {
+  const wire::NextTaskRequest request =
+      worker::MakeTaskRequest(member_.life(), board_.Take(world_.queue.Now()), ask.done, samples_per_second_);
   Ask([this, request] { return world_.controller.NextTask(request); },
       [this](const absl::StatusOr<wire::NextTaskReply>& reply) {
-        if (absl::IsUnavailable(reply.status())) return After(world_.timeouts.heartbeat, [this] { AskWork(); });
-        if (!reply.ok()) return Refused(reply.status());
-        range_done_ = RangeId();
+        if (absl::IsUnavailable(reply.status())) return After(world_.timeouts.heartbeat, [this] { Perform(); });
+        if (!reply.ok()) return Done(reply.status());
         const absl::StatusOr<worker::Work> work = worker::FromWire(*reply);
-        if (!work.ok()) return world_.Fail(plan_.name, work.status());
-        Begin(*work);
+        if (!work.ok()) return Done(work.status());
+        course_.Got(*work);
+        Perform();
       });
 }
 
-void Worker::Begin(const worker::Work& work) {
-  if (const auto* range = std::get_if<worker::RangeWork>(&work)) return BeginRange(*range);
-  if (const auto* evaluation = std::get_if<worker::EvaluationWork>(&work)) return BeginEvaluation(*evaluation);
-  if (const auto* standby = std::get_if<worker::StandbyWork>(&work)) {
-    CloseStreams();
-    return After(standby->retry, [this] { AskWork(); });
-  }
-  Leave(std::get<worker::LeaveWork>(work).reason);
+void Worker::Perform(const worker::StandbyWork& standby) {
+  After(standby.retry, [this] { Done(absl::OkStatus()); });
 }
 
 uint32_t Worker::BatchSizeOf(const worker::RangeWork& work) const {
   return work.batch_size > 0 ? work.batch_size : world_.job.training().batch_size();
 }
 
-void Worker::BeginRange(const worker::RangeWork& work) {
+void Worker::Perform(const worker::RangeWork& work) {
   const std::vector<uint32_t>& order = world_.EpochOrder(work.epoch);
   RangeInWork& range = range_.emplace();
   range.work = work;
   const auto images = absl::MakeConstSpan(order).subspan(work.begin, work.end - work.begin);
   range.images = world_.local.on() ? worker::LocalImages(world_.local,
-                                                         {.worker = life_.worker,
+                                                         {.worker = member_.life().worker,
                                                           .range = work.range,
                                                           .batch_size = BatchSizeOf(work),
                                                           .seed = world_.job.seed(),
@@ -241,7 +236,7 @@ void Worker::BeginRange(const worker::RangeWork& work) {
   Continue();
 }
 
-void Worker::BeginEvaluation(const worker::EvaluationWork& work) {
+void Worker::Perform(const worker::EvaluationWork& work) {
   const auto samples = static_cast<double>(world_.computation.learned().test_samples);
   evaluating_ = true;
   const absl::Duration took = world_.cost.per_test_sample * (samples * plan_.slowdown);
@@ -257,15 +252,11 @@ void Worker::BeginEvaluation(const worker::EvaluationWork& work) {
     const Weights weights = std::exchange(evaluated_, {});
     const absl::StatusOr<worker::EvaluationResult> result = world_.computation.Evaluate(weights, work);
     if (!result.ok()) return world_.Fail(plan_.name, result.status());
-    wire::EvaluationReport report = worker::ToWire(*result);
+    wire::EvaluationReport report = worker::ToWire(member_.life(), *result);
     report.set_seconds(absl::ToDoubleSeconds(took));
-    report.set_job(life_.job.value());
-    report.set_worker(life_.worker.value());
-    report.set_incarnation(life_.incarnation.value());
     Ask([this, report] { return world_.controller.ReportEvaluation(report); },
         [this, work](const absl::Status& status) {
-          if (!status.ok()) return Refused(status);
-          if (work.final) return AskWork();
+          if (!status.ok() || work.final) return Done(status);
           pulling_ = true;
           SendAll(session_->BeginPull(), /*hello=*/false, nullptr);
         });
@@ -282,9 +273,8 @@ void Worker::Continue() {
     const double seconds = absl::ToDoubleSeconds(world_.queue.Now() - range_->began);
     const worker::RangeWork& work = range_->work;
     if (seconds > 0) samples_per_second_ = static_cast<double>(work.end - work.begin) / seconds;
-    range_done_ = range_->work.range;
     range_.reset();
-    return AskWork();
+    return Done(absl::OkStatus());
   }
   if (!blocked_since_) blocked_since_ = world_.queue.Now();
   board_.SetWaiting(true);
@@ -350,9 +340,10 @@ void Worker::SendAll(const std::vector<worker::Session::Send>& asks, bool hello,
   for (size_t i = 0; i < messages.size(); ++i) {
     Message& message = messages[i];
     if (message.asks.empty()) continue;
-    message.sender = {life_.worker, life_.incarnation};
-    if (hello) message.hello = ps::HelloEvent{message.sender, life_.first_clock, life_.first_clock};
-    message.seed = hello && life_.send_seed;
+    const worker::Membership& life = member_.life();
+    message.sender = sender();
+    if (hello) message.hello = ps::HelloEvent{message.sender, life.first_clock, life.first_clock};
+    message.seed = hello && life.send_seed;
     message.peer = this;
     message.gradient = gradient;
     servers_[i]->Send(std::move(message));
@@ -360,9 +351,9 @@ void Worker::SendAll(const std::vector<worker::Session::Send>& asks, bool hello,
 }
 
 void Worker::Deliver(const std::vector<ShardReply>& replies) {
-  if (replies.front().to != ps::Sender{life_.worker, life_.incarnation} || !session_) return;
+  if (replies.front().to != sender() || !session_) return;
   for (const ShardReply& reply : replies) {
-    if (!reply.refused.ok()) return Refused(reply.refused);
+    if (!reply.refused.ok()) return Done(reply.refused);
     Account(reply);
   }
   FinishSteps();
@@ -402,7 +393,7 @@ void Worker::FinishSteps() {
   if (pulling_ && session_->idle()) {
     pulling_ = false;
     TakeWeights(session_->sequence());
-    return AskWork();
+    return Done(absl::OkStatus());
   }
   bool finished = false;
   while (!begun_.empty() && session_->finished() >= begun_.front().sequence) {
@@ -412,6 +403,7 @@ void Worker::FinishSteps() {
     if (blocked_since_)
       step.facts.wait = world_.queue.Now() - std::exchange(blocked_since_, world_.queue.Now()).value();
     board_.Record(step.facts, world_.queue.Now());
+    course_.Stepped();
     TakeWeights(step.sequence);
     begun_.pop_front();
     finished = true;

@@ -1,5 +1,5 @@
-// A simulated worker process: the loop of worker/trainer/trainer.h in virtual time, with the worker's own session and
-// progress.
+// A simulated worker process in virtual time: the worker's own course, membership, session and progress, with time in
+// the place of what the trainer and the client do.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,8 @@
 #include "simulator/world.h"
 #include "worker/base/progress.h"
 #include "worker/client/session.h"
-#include "worker/scheduler_link/scheduler_link.h"
+#include "worker/life/course.h"
+#include "worker/scheduler_link/member_state.h"
 
 namespace slackline::simulator {
 
@@ -58,7 +59,6 @@ class Worker final : public Peer {
   // Calls the scheduler and passes its reply to `then`.
   template <typename Call, typename Then>
   void Ask(Call call, Then then);
-  wire::HeartbeatRequest MakeHeartbeat();
 
   // --- A life ---
   void Start();
@@ -66,20 +66,24 @@ class Worker final : public Peer {
   void Register();
   void Beat();
   void Hear(const absl::StatusOr<wire::HeartbeatReply>& reply);
-  void Enter(const wire::HeartbeatReply& reply);
-  void JoinAgain();
+  void GetMap();
   void CloseStreams();
-  void Leave(const std::string& reason);
-  // Handles a refusal. Joins again if the scheduler or a server no longer accepts this life; any other error fails the
-  // job.
-  void Refused(const absl::Status& status);
+  // Performs the act of the course.
+  void Perform();
+  void Perform(const worker::JoinAct& act);
+  void Perform(const worker::EnterAct& act);
+  void Perform(const worker::AskAct& ask);
+  void Perform(const worker::RangeWork& work);
+  void Perform(const worker::EvaluationWork& work);
+  void Perform(const worker::StandbyWork& standby);
+  void Perform(const worker::LeaveAct& leave);
+  // Reports how the act has ended, and performs the next one. An error from which no worker can recover fails the job.
+  void Done(const absl::Status& status);
+  worker::MemberState Newcomer() const;
+  ps::Sender sender() const { return {member_.life().worker, member_.life().incarnation}; }
 
   // --- Work ---
-  void AskWork();
-  void Begin(const worker::Work& work);
   uint32_t BatchSizeOf(const worker::RangeWork& work) const;
-  void BeginRange(const worker::RangeWork& work);
-  void BeginEvaluation(const worker::EvaluationWork& work);
   // Continues with the range as far as possible.
   void Continue();
   void Compute();
@@ -104,9 +108,9 @@ class Worker final : public Peer {
   uint64_t life_number_ = 0;
   uint32_t processes_ = 0;
   bool running_ = false;
-  worker::Membership life_;
+  worker::MemberState member_;
+  worker::Course course_;
   worker::ProgressBoard board_;
-  bool entered_ = false;
   std::vector<size_t> server_of_;  // index of the server of each shard
 
   std::optional<worker::Session> session_;
@@ -115,8 +119,7 @@ class Worker final : public Peer {
   std::vector<std::deque<Held>> held_;
   std::optional<RangeInWork> range_;
   std::shared_ptr<OptimizerState> local_state_;  // belongs to this life; null while a round computes
-  RangeId range_done_;
-  uint64_t pulled_bytes_ = 0;  // since the last finished step
+  uint64_t pulled_bytes_ = 0;                    // since the last finished step
   double samples_per_second_ = 0;
   bool evaluating_ = false;
   Weights evaluated_;

@@ -419,7 +419,7 @@ TEST_F(TrainerTest, FencedWorkerJoinsAgain) {
 TEST_F(TrainerTest, GivesUpWhenNoLifeBearsFruit) {
   for (int i = 0; i < 10; ++i) link_.work.push_back(absl::FailedPreconditionError("not a member"));
   EXPECT_EQ(trainer_->Run(), absl::FailedPreconditionError("not a member"));
-  EXPECT_EQ(link_.joins, 1 + options_.fruitless_lives_max);
+  EXPECT_EQ(link_.joins, 1 + Course::kFruitlessLivesMax);
 }
 
 TEST_F(TrainerTest, ExpelledWorkerJoinsAgainThoughTheServersSayNothing) {

@@ -57,57 +57,57 @@ absl::StatusOr<EmbeddedTask> EmbeddedWorker::Next(bool range_done) {
   if (Ended()) return EmbeddedEnd{*view().ended};
   if (!failure_.ok()) return failure_;
   if (step_open_) return absl::FailedPreconditionError("a step is under way: it has gradients, and was not taken yet");
-  if (range_ && range_done) {
-    if (range_done_ < range_->end - range_->begin) {
-      return absl::FailedPreconditionError(absl::StrCat("range ", range_->range.value(), " is not done: ", range_done_,
-                                                        " of its ", range_->end - range_->begin,
-                                                        " samples were in a step"));
-    }
+  if (range_ && range_done && range_done_ < range_->end - range_->begin) {
+    return absl::FailedPreconditionError(absl::StrCat("range ", range_->range.value(), " is not done: ", range_done_,
+                                                      " of its ", range_->end - range_->begin,
+                                                      " samples were in a step"));
   }
   if (!begun_.empty()) {
     absl::Status finished = life_.Cause(FinishSteps(0));
-    if (absl::IsFailedPrecondition(finished)) finished = JoinAgain(finished);
+    if (!finished.ok()) finished = JoinAgain(finished);
     if (Ended()) return EmbeddedEnd{*view().ended};
     if (!finished.ok()) return failure_ = finished;
   }
-  RangeId done;
+  const bool had_task =
+      std::holds_alternative<RangeWork>(course_.act()) || std::holds_alternative<EvaluationWork>(course_.act());
   if (range_ && range_done) {
     const double seconds = absl::ToDoubleSeconds(parts_.time.Now() - range_begin_);
     if (seconds > 0) samples_per_second_ = static_cast<double>(range_done_) / seconds;
-    done = range_->range;
+    course_.Done(absl::OkStatus());
+  } else if (had_task) {
+    course_.GiveUp();
   }
-  absl::StatusOr<EmbeddedTask> task = Work(done);
+  absl::StatusOr<EmbeddedTask> task = Work();
   if (!task.ok() && Ended()) return EmbeddedEnd{*view().ended};
   return task;
 }
 
-absl::StatusOr<EmbeddedTask> EmbeddedWorker::Work(RangeId done) {
-  if (view().lives == 0) {
-    absl::Status in = life_.Cause(Enter());
-    if (absl::IsFailedPrecondition(in)) in = JoinAgain(in);
-    if (!in.ok()) return in;
-  }
+absl::StatusOr<EmbeddedTask> EmbeddedWorker::Work() {
   while (true) {
-    const absl::StatusOr<worker::Work> work = parts_.link.NextWork(std::exchange(done, RangeId()), samples_per_second_);
-    absl::Status status = life_.Cause(work.status());
-    if (status.ok()) {
-      range_.reset();
-      if (const auto* range = std::get_if<RangeWork>(&*work)) {
-        if (life_.client() != nullptr) return TakeRange(*range);
-        status = absl::FailedPreconditionError("there is work for a worker on standby");
-      } else if (const auto* evaluation = std::get_if<EvaluationWork>(&*work)) {
-        status = life_.Cause(PullNewest(evaluation->final));
-        if (status.ok()) return *evaluation;
-      } else if (const auto* standby = std::get_if<StandbyWork>(&*work)) {
-        CloseClient("standing by");
-        status = life_.Cause(parts_.link.Pause(standby->retry));
-      } else {
-        life_.Stop(absl::OkStatus(), std::get<LeaveWork>(*work).reason);
-        return EmbeddedEnd{std::get<LeaveWork>(*work).reason};
-      }
+    JoinAndEnter();
+    const Act act = course_.act();
+    if (const auto* leave = std::get_if<LeaveAct>(&act)) {
+      if (!leave->status.ok()) return leave->status;
+      life_.Stop(absl::OkStatus(), leave->reason);
+      return EmbeddedEnd{leave->reason};
     }
-    if (absl::IsFailedPrecondition(status)) status = JoinAgain(status);
-    if (!status.ok()) return status;
+    if (const auto* range = std::get_if<RangeWork>(&act)) return TakeRange(*range);
+    if (course_.goodbye()) CloseClient(*course_.goodbye());
+    if (const auto* ask = std::get_if<AskAct>(&act)) {
+      const absl::StatusOr<worker::Work> work = parts_.link.NextWork(ask->done, samples_per_second_);
+      if (const absl::Status cause = life_.Cause(work.status()); !cause.ok()) {
+        EndAct(cause);
+        continue;
+      }
+      range_.reset();
+      course_.Got(*work);
+    } else if (const auto* evaluation = std::get_if<EvaluationWork>(&act)) {
+      const absl::Status pulled = life_.Cause(PullNewest(evaluation->final));
+      if (pulled.ok()) return *evaluation;
+      EndAct(pulled);
+    } else {
+      EndAct(life_.Cause(parts_.link.Pause(std::get<StandbyWork>(act).retry)));
+    }
   }
 }
 
@@ -129,18 +129,34 @@ absl::StatusOr<EmbeddedTask> EmbeddedWorker::TakeRange(const RangeWork& range) {
   return EmbeddedRange{*range_, {first, first + static_cast<ptrdiff_t>(range.end - range.begin)}};
 }
 
-absl::Status EmbeddedWorker::JoinAgain(absl::Status why) {
-  do {
-    CloseClient(std::string(why.message()));
-    range_.reset();
-    if (++fruitless_ > options_.fruitless_lives_max) return why;
-    log::Info("this worker joins again: ", std::string(why.message()));
-    why = life_.Cause(Enter());
-  } while (absl::IsFailedPrecondition(why));
-  return why;
+absl::Status EmbeddedWorker::JoinAgain(const absl::Status& why) {
+  EndAct(why);
+  JoinAndEnter();
+  const auto* const leave = std::get_if<LeaveAct>(&course_.act());
+  return leave != nullptr ? leave->status : absl::OkStatus();
 }
 
-absl::Status EmbeddedWorker::Enter() {
+void EmbeddedWorker::EndAct(const absl::Status& cause) {
+  course_.Done(cause);
+  if (!absl::IsFailedPrecondition(cause)) return;
+  CloseClient(std::string(cause.message()));
+  range_.reset();
+}
+
+void EmbeddedWorker::JoinAndEnter() {
+  while (true) {
+    if (std::holds_alternative<JoinAct>(course_.act())) {
+      if (course_.goodbye()) log::Info("this worker joins again: ", *course_.goodbye());
+      EndAct(life_.Cause(Join()));
+    } else if (std::holds_alternative<EnterAct>(course_.act())) {
+      EndAct(life_.Cause(Enter()));
+    } else {
+      return;
+    }
+  }
+}
+
+absl::Status EmbeddedWorker::Join() {
   if (absl::Status joined = life_.Join(); !joined.ok()) return joined;
   const uint64_t trained = TrainedElements(options_.tensors);
   if (life_.map().elements != parameters().size() || life_.map().trained_elements != trained) {
@@ -148,12 +164,14 @@ absl::Status EmbeddedWorker::Enter() {
                                             life_.map().trained_elements, " of them trained; the model has ",
                                             parameters().size(), " and ", trained));
   }
-  {
-    absl::MutexLock lock(&mutex_);
-    view_.worker = life_.membership().worker.value();
-    view_.clock = life_.membership().first_clock;
-    ++view_.lives;
-  }
+  absl::MutexLock lock(&mutex_);
+  view_.worker = life_.membership().worker.value();
+  view_.clock = life_.membership().first_clock;
+  ++view_.lives;
+  return absl::OkStatus();
+}
+
+absl::Status EmbeddedWorker::Enter() {
   absl::Status status = OpenClient(/*reader=*/false);
   if (!status.ok()) return status;
   status = life_.SeedAndPull(parameters());
@@ -163,11 +181,8 @@ absl::Status EmbeddedWorker::Enter() {
 
 absl::Status EmbeddedWorker::PullNewest(bool final) {
   if (!final) {
-    if (life_.client() == nullptr)
-      return absl::FailedPreconditionError("there is an evaluation for a worker on standby");
     return life_.Await([&] { return life_.client()->Pull(parameters(), life_.silence_max()); });
   }
-  CloseClient("reading the final weights");
   const absl::Status opened = OpenClient(/*reader=*/true);
   if (!opened.ok()) return opened;
   const absl::Status status = life_.Await([&] { return life_.client()->Pull(parameters(), life_.silence_max()); });
@@ -222,8 +237,6 @@ absl::StatusOr<EmbeddedStep> EmbeddedWorker::Step(const EmbeddedStepInfo& info) 
   begun_.push_back({info, norm, range_done_});
   const absl::Status status = life_.Cause(FinishSteps(options_.window - 1));
   if (status.ok()) return EmbeddedStep{.outcome = EmbeddedStep::Outcome::kTaken, .report = last_report_};
-  if (Ended()) return EmbeddedStep{.outcome = EmbeddedStep::Outcome::kEnded, .report = {}};
-  if (!absl::IsFailedPrecondition(status)) return failure_ = status;
   const absl::Status again = JoinAgain(status);
   if (Ended()) return EmbeddedStep{.outcome = EmbeddedStep::Outcome::kEnded, .report = {}};
   if (!again.ok()) return failure_ = again;
@@ -240,7 +253,7 @@ absl::Status EmbeddedWorker::FinishSteps(size_t left) {
     range_answered_ = step.range_done;
     ++steps_finished_;
     parameters_used_ = (parameters_used_ + 1) % parts_.parameters.size();
-    fruitless_ = 0;
+    course_.Stepped();
     Record(step, *report, parts_.time.Now() - begin);
     last_report_ = *std::move(report);
   }

@@ -22,6 +22,7 @@
 #include "common/clock.h"
 #include "common/timeouts.h"
 #include "worker/client/client.h"
+#include "worker/life/course.h"
 #include "worker/life/life.h"
 #include "worker/life/trainer_metrics.h"
 #include "worker/scheduler_link/scheduler_link.h"
@@ -105,8 +106,6 @@ class EmbeddedWorker {
     uint32_t window = 1;
     // Time for which the job waits for a crashed server.
     absl::Duration server_return = absl::ZeroDuration();
-    // Largest number of consecutive lives without a single step, after which the worker gives up.
-    int fruitless_lives_max = 3;
   };
   using Connect =
       std::function<absl::StatusOr<std::unique_ptr<Client>>(const ClientOptions& options, const ShardMap& map)>;
@@ -189,10 +188,17 @@ class EmbeddedWorker {
     uint64_t range_done = 0;  // samples of the range up to and including this step
   };
 
-  // Rejoins after kFailedPrecondition, at most fruitless_lives_max times.
-  absl::Status JoinAgain(absl::Status why);
+  // Reports an error to the course, and joins again if that is the next act. Returns the error with which the worker
+  // leaves.
+  absl::Status JoinAgain(const absl::Status& why);
+  // Reports to the course how the act has ended. The client and the range end with a life.
+  void EndAct(const absl::Status& cause);
+  // Performs the acts of the course that come before work.
+  void JoinAndEnter();
+  absl::Status Join();
   absl::Status Enter();
-  absl::StatusOr<EmbeddedTask> Work(RangeId done);
+  // Performs the acts of the course up to one of the caller's.
+  absl::StatusOr<EmbeddedTask> Work();
   absl::StatusOr<EmbeddedTask> TakeRange(const RangeWork& range);
   // True once the job is over.
   bool Ended() const;
@@ -211,8 +217,8 @@ class EmbeddedWorker {
   const Options options_;
   const Parts parts_;
   Life life_;
+  Course course_;
   // Members of the caller's thread.
-  int fruitless_ = 0;
   bool step_open_ = false;
   bool left_early_ = false;      // true if parts of the open step may have been sent
   std::deque<BegunStep> begun_;  // steps in flight, oldest first

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/logging.h"
+#include "worker/life/patience.h"
 
 namespace slackline::worker {
 
@@ -18,11 +19,7 @@ Life::~Life() {
   link_.set_on_map(nullptr);
 }
 
-absl::Duration Life::silence_max() const {
-  // A server says something every 3 T. Well before the scheduler would call this worker stalled. While a server is
-  // away, the scheduler decides for how long.
-  return std::max({options_.timeouts.out_of_reach(), options_.timeouts.stall / 2, options_.server_return});
-}
+absl::Duration Life::silence_max() const { return SilenceMax(options_.timeouts, options_.server_return); }
 
 absl::Status Life::Join() {
   const absl::StatusOr<Membership> membership = link_.Join();

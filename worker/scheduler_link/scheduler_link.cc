@@ -20,6 +20,8 @@
 #include "common/rpc/followed_channel.h"
 #include "common/silence_notice.h"
 #include "common/steady_flag.h"
+#include "scheduler.grpc.pb.h"
+#include "worker/scheduler_link/member_state.h"
 #include "worker/scheduler_link/scheduler_wire.h"
 
 namespace slackline::worker {
@@ -41,6 +43,7 @@ class GrpcSchedulerLink : public SchedulerLink {
       : options_(options),
         silence_max_(std::max(options.silence_max, options.timeouts.out_of_reach())),
         channel_(options.address, options.protection),
+        member_(absl::StrCat("the scheduler at ", options.address), silence_max_),
         heartbeats_([this] { RunHeartbeats(); }) {}
 
   ~GrpcSchedulerLink() override {
@@ -59,14 +62,13 @@ class GrpcSchedulerLink : public SchedulerLink {
   }
 
   absl::StatusOr<Membership> Join() override {
-    wire::RegisterWorkerRequest request = MakeRegistration(options_, static_cast<uint32_t>(::getpid()));
+    wire::RegisterWorkerRequest request;
     {
       absl::MutexLock lock(&mutex_);
-      request.set_instance(instance_);
-      request.set_worker(life_.worker.value());
-      request.set_incarnation(life_.incarnation.value());
-      beating_ = false;  // the old life ends here
+      request = MakeRegistration(options_, static_cast<uint32_t>(::getpid()), member_.life());
+      member_.StopBeating();  // the old life ends here
     }
+    request.set_instance(instance_);
     wire::RegisterWorkerReply reply;
     const absl::Status status =
         Call("register", &wire::Scheduler::Stub::RegisterWorker, request, &reply, options_.timeouts.startup);
@@ -74,41 +76,25 @@ class GrpcSchedulerLink : public SchedulerLink {
     if (absl::Status speaks = CheckProtocol("the scheduler", ProtocolOf(reply)); !speaks.ok()) return speaks;
     progress_.Reset(time_.Now());
     absl::MutexLock lock(&mutex_);
-    life_ = {.job = JobId(reply.job()),
-             .worker = WorkerId(reply.worker()),
-             .incarnation = Incarnation(reply.incarnation()),
-             .first_clock = Clock64(0),
-             .send_seed = false};
-    live_ = false;
-    ended_.reset();
-    heard_ = time_.Now();
-    beating_ = true;
+    member_.Registered(reply, time_.Now());
     absl::StatusOr<Membership> life = AwaitLive();
     if (life.ok() && options_.on_live) options_.on_live();
     return life;
   }
 
   absl::StatusOr<ShardMap> GetShardMap() override {
-    wire::GetShardMapRequest request;
-    request.set_job(life().job.value());
     wire::GetShardMapReply reply;
-    const absl::Status status =
-        Call("get the shard map", &wire::Scheduler::Stub::GetShardMap, request, &reply, options_.timeouts.startup);
+    const absl::Status status = Call("get the shard map", &wire::Scheduler::Stub::GetShardMap,
+                                     MakeMapRequest(life().job), &reply, options_.timeouts.startup);
     if (!status.ok()) return status;
     absl::MutexLock lock(&mutex_);
-    generation_ = Generation(reply.generation());
+    member_.HasMap(Generation(reply.generation()));
     return FromWire(reply);
   }
 
   absl::StatusOr<Work> NextWork(RangeId range_done, double samples_per_second) override {
-    const Membership life = this->life();
-    wire::NextTaskRequest request;
-    request.set_job(life.job.value());
-    request.set_worker(life.worker.value());
-    request.set_incarnation(life.incarnation.value());
-    request.set_range_done(range_done.value());
-    request.set_samples_per_second(samples_per_second);
-    *request.mutable_progress() = ToWire(life, progress_.Take(time_.Now()));
+    wire::NextTaskRequest request =
+        MakeTaskRequest(life(), progress_.Take(time_.Now()), range_done, samples_per_second);
     AddEnergy(*request.mutable_progress());
     wire::NextTaskReply reply;
     const absl::Status status = Call("ask for work", &wire::Scheduler::Stub::NextTask, request, &reply, silence_max_);
@@ -117,11 +103,7 @@ class GrpcSchedulerLink : public SchedulerLink {
   }
 
   absl::Status ReportEvaluation(const EvaluationResult& result) override {
-    const Membership life = this->life();
-    wire::EvaluationReport report = ToWire(result);
-    report.set_job(life.job.value());
-    report.set_worker(life.worker.value());
-    report.set_incarnation(life.incarnation.value());
+    const wire::EvaluationReport report = ToWire(life(), result);
     wire::EvaluationReply reply;
     return Call("report an evaluation", &wire::Scheduler::Stub::ReportEvaluation, report, &reply, silence_max_);
   }
@@ -130,15 +112,11 @@ class GrpcSchedulerLink : public SchedulerLink {
     wire::HeartbeatRequest request;
     {
       absl::MutexLock lock(&mutex_);
-      if (!beating_) return;
-      beating_ = false;
-      request = MakeHeartbeat(life_, progress_.Take(time_.Now()));
+      if (!member_.beating()) return;
+      member_.StopBeating();
+      request = MakeGoodbye(member_.life(), progress_.Take(time_.Now()), reason, trained);
     }
     AddEnergy(*request.mutable_worker());
-    request.set_leaving(true);
-    request.set_leaving_reason(reason);
-    request.set_range(trained.range.value());
-    request.set_range_done_to(trained.done_to);
     wire::HeartbeatReply reply;
     // Whether it arrives or not: the worker goes, and silence says the same a little later.
     const auto context = rpc::ContextWithTimeout(options_.timeouts.server_dead());
@@ -167,12 +145,12 @@ class GrpcSchedulerLink : public SchedulerLink {
   std::unique_ptr<Stub> stub() const { return wire::Scheduler::NewStub(channel_.channel()); }
   Membership life() ABSL_LOCKS_EXCLUDED(mutex_) {
     absl::MutexLock lock(&mutex_);
-    return life_;
+    return member_.life();
   }
   void AddEnergy(wire::WorkerProgress& progress) const {
     if (options_.energy) SetEnergy(options_.energy(), progress);
   }
-  bool LiveOrOver() const ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return live_ || ended_ || interrupted_; }
+  bool LiveOrOver() const ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return member_.live() || member_.end() || interrupted_; }
   absl::Status InterruptStatus() const ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
     return interrupted_ ? absl::CancelledError(*interrupted_) : absl::OkStatus();
   }
@@ -185,11 +163,13 @@ class GrpcSchedulerLink : public SchedulerLink {
       if (mutex_.AwaitWithTimeout(absl::Condition(this, &GrpcSchedulerLink::LiveOrOver), left)) break;
     }
     if (interrupted_) return InterruptStatus();
-    if (ended_) return ended_->ok() ? absl::CancelledError("the job has ended: " + end_reason_) : *ended_;
-    if (live_) return life_;
+    if (const auto& end = member_.end()) {
+      return end->status.ok() ? absl::CancelledError("the job has ended: " + end->reason) : end->status;
+    }
+    if (member_.live()) return member_.life();
     return absl::DeadlineExceededError(
-        absl::StrCat("registered as worker ", life_.worker.value(), ", but the scheduler at ", options_.address,
-                     " did not make it a member within ", absl::FormatDuration(join_max()),
+        absl::StrCat("registered as worker ", member_.life().worker.value(), ", but the scheduler at ",
+                     options_.address, " did not make it a member within ", absl::FormatDuration(join_max()),
                      ": some server or worker of the job is missing"));
   }
 
@@ -228,16 +208,16 @@ class GrpcSchedulerLink : public SchedulerLink {
       wire::HeartbeatRequest request;
       {
         absl::MutexLock lock(&mutex_);
-        if (!beating_) continue;
+        if (!member_.beating()) continue;
         NoteComputing(watch);
-        request = MakeHeartbeat(life_, progress_.Take(time_.Now()));
+        request = MakeHeartbeat(member_.life(), progress_.Take(time_.Now()));
       }
       AddEnergy(*request.mutable_worker());
       wire::HeartbeatReply reply;
       const auto context = rpc::ContextWithTimeout(options_.timeouts.failover());
       const absl::Status status = rpc::FromGrpc(stub()->Heartbeat(context.get(), request, &reply));
       Digest(Incarnation(request.incarnation()), status, reply);
-      if (status.ok() && KnowsOlderThan(Generation(reply.generation()))) FetchMap(request.job());
+      if (status.ok() && KnowsOlderThan(Generation(reply.generation()))) FetchMap(JobId(request.job()));
     }
   }
 
@@ -249,21 +229,19 @@ class GrpcSchedulerLink : public SchedulerLink {
 
   bool KnowsOlderThan(Generation generation) ABSL_LOCKS_EXCLUDED(mutex_) {
     absl::MutexLock lock(&mutex_);
-    return generation_ != Generation() && generation_ < generation;
+    return member_.KnowsOlderThan(generation);
   }
 
   // One attempt; the next heartbeat makes another.
-  void FetchMap(uint64_t job) ABSL_LOCKS_EXCLUDED(mutex_, on_end_mutex_) {
-    wire::GetShardMapRequest request;
-    request.set_job(job);
+  void FetchMap(JobId job) ABSL_LOCKS_EXCLUDED(mutex_, on_end_mutex_) {
     wire::GetShardMapReply reply;
     const auto context = rpc::ContextWithTimeout(options_.timeouts.failover());
-    if (const grpc::Status status = stub()->GetShardMap(context.get(), request, &reply); !status.ok()) {
+    if (const grpc::Status status = stub()->GetShardMap(context.get(), MakeMapRequest(job), &reply); !status.ok()) {
       return log::Warning("cannot get the new shard map from the scheduler: ", status.error_message());
     }
     {
       absl::MutexLock lock(&mutex_);
-      generation_ = std::max(generation_, Generation(reply.generation()));
+      member_.HasMap(Generation(reply.generation()));
     }
     absl::MutexLock lock(&on_end_mutex_);
     if (on_map_) on_map_(FromWire(reply));
@@ -271,36 +249,17 @@ class GrpcSchedulerLink : public SchedulerLink {
 
   void Digest(Incarnation incarnation, const absl::Status& status, const wire::HeartbeatReply& reply)
       ABSL_LOCKS_EXCLUDED(mutex_) {
-    absl::Status end;
-    std::string reason = reply.leave_reason();
+    absl::StatusOr<wire::HeartbeatReply> answer = reply;
+    if (!status.ok()) answer = status;
+    MemberState::End end;
     {
       absl::MutexLock lock(&mutex_);
-      if (!beating_ || incarnation != life_.incarnation) return;  // of an earlier life
-      if (status.ok()) {
-        heard_ = time_.Now();
-        if (reply.state() == wire::WORKER_LIVE && !live_) {
-          live_ = true;
-          life_.first_clock = Clock64(reply.first_clock());
-        }
-        life_.send_seed = reply.send_seed();
-        if (!reply.leave()) return;
-      } else {
-        if (rpc::IsRetryable(status)) channel_.Failed();
-        const absl::Duration silent = time_.Now() - heard_;
-        if (rpc::IsRetryable(status) && silent < silence_max_) return;
-        end = status;
-        reason = rpc::IsRetryable(status)
-                     ? absl::StrCat("the scheduler at ", options_.address, " has been silent for ",
-                                    absl::FormatDuration(absl::Trunc(silent, absl::Milliseconds(1))))
-                     : std::string(status.message());
-      }
-      if (ended_) return;
-      ended_ = end;
-      end_reason_ = reason;
-      beating_ = false;
+      if (rpc::IsRetryable(status) && member_.beating()) channel_.Failed();
+      if (member_.Heard(incarnation, answer, time_.Now()) != MemberState::News::kEnd) return;
+      end = *member_.end();
     }
     absl::MutexLock lock(&on_end_mutex_);
-    if (on_end_) on_end_(end, reason);
+    if (on_end_) on_end_(end.status, end.reason);
   }
 
   const Options options_;
@@ -315,13 +274,7 @@ class GrpcSchedulerLink : public SchedulerLink {
   OnMap on_map_ ABSL_GUARDED_BY(on_end_mutex_);
 
   absl::Mutex mutex_;
-  Membership life_ ABSL_GUARDED_BY(mutex_);
-  bool beating_ ABSL_GUARDED_BY(mutex_) = false;  // registered, and the life is not over
-  bool live_ ABSL_GUARDED_BY(mutex_) = false;
-  Generation generation_ ABSL_GUARDED_BY(mutex_);              // of the newest map; 0: none was asked for
-  std::optional<absl::Status> ended_ ABSL_GUARDED_BY(mutex_);  // OK: the job has ended
-  std::string end_reason_ ABSL_GUARDED_BY(mutex_);
-  absl::Time heard_ ABSL_GUARDED_BY(mutex_);
+  MemberState member_ ABSL_GUARDED_BY(mutex_);
   std::optional<std::string> interrupted_ ABSL_GUARDED_BY(mutex_);
   SteadyFlag stop_;
   SteadyFlag stop_pausing_;

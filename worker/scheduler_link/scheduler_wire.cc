@@ -20,8 +20,11 @@ constexpr size_t kClassBytesMax = 1 << 20;
 
 }  // namespace
 
-wire::RegisterWorkerRequest MakeRegistration(const SchedulerLink::Options& options, uint32_t pid) {
+wire::RegisterWorkerRequest MakeRegistration(const SchedulerLink::Options& options, uint32_t pid,
+                                             const Membership& before) {
   wire::RegisterWorkerRequest request;
+  request.set_worker(before.worker.value());
+  request.set_incarnation(before.incarnation.value());
   request.set_name(options.name);
   request.set_job_fingerprint(options.job_fingerprint);
   SetProtocol(request);
@@ -95,6 +98,42 @@ wire::HeartbeatRequest MakeHeartbeat(const Membership& life, const Progress& pro
   request.set_incarnation(life.incarnation.value());
   *request.mutable_worker() = ToWire(life, progress);
   return request;
+}
+
+wire::HeartbeatRequest MakeGoodbye(const Membership& life, const Progress& progress, const std::string& reason,
+                                   const RangePart& trained) {
+  wire::HeartbeatRequest request = MakeHeartbeat(life, progress);
+  request.set_leaving(true);
+  request.set_leaving_reason(reason);
+  request.set_range(trained.range.value());
+  request.set_range_done_to(trained.done_to);
+  return request;
+}
+
+wire::GetShardMapRequest MakeMapRequest(JobId job) {
+  wire::GetShardMapRequest request;
+  request.set_job(job.value());
+  return request;
+}
+
+wire::NextTaskRequest MakeTaskRequest(const Membership& life, const Progress& progress, RangeId range_done,
+                                      double samples_per_second) {
+  wire::NextTaskRequest request;
+  request.set_job(life.job.value());
+  request.set_worker(life.worker.value());
+  request.set_incarnation(life.incarnation.value());
+  request.set_range_done(range_done.value());
+  request.set_samples_per_second(samples_per_second);
+  *request.mutable_progress() = ToWire(life, progress);
+  return request;
+}
+
+wire::EvaluationReport ToWire(const Membership& life, const EvaluationResult& result) {
+  wire::EvaluationReport report = ToWire(result);
+  report.set_job(life.job.value());
+  report.set_worker(life.worker.value());
+  report.set_incarnation(life.incarnation.value());
+  return report;
 }
 
 wire::EvaluationReport ToWire(const EvaluationResult& result) {

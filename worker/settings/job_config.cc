@@ -11,6 +11,7 @@
 #include "common/job/job_timeouts.h"
 #include "common/job/push_samples.h"
 #include "common/slowdown.h"
+#include "worker/life/patience.h"
 #include "worker/settings/local_job_config.h"
 
 namespace slackline::worker {
@@ -306,8 +307,7 @@ WorkerConfig MakeWorkerConfig(const job::Job& job, const WorkerIdentity& self, u
   config.trainer.room_max = absl::Seconds(job.checkpoint().timeout_s());
   if (job.durability().mode() != job::Durability::NONE) {
     // The scheduler counts from when it has found the death, and is the one to say that it is over.
-    config.trainer.server_return =
-        absl::Seconds(job.durability().server_return_s()) + 2 * config.trainer.timeouts.worker_dead();
+    config.trainer.server_return = ServerReturn(job.durability(), config.trainer.timeouts);
     config.scheduler_return = absl::Seconds(job.durability().scheduler_return_s());
   }
   const auto& devices = DevicesOf(job.worker(), self.group);

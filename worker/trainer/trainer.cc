@@ -71,45 +71,58 @@ Trainer::Trainer(const Options& options, const Parts& parts)
 }
 
 absl::Status Trainer::Run() {
-  absl::Status status;
-  int fruitless = 0;
-  while (true) {
-    const uint64_t steps_before = steps_;
-    status = life_.Cause(Live());
-    EnterPhase(power::Phase::kOther);
-    CloseClient(status.ok() ? leave_reason_ : std::string(status.message()));
-    if (!absl::IsFailedPrecondition(status) || !life_.CheckStopped().ok()) break;
-    fruitless = steps_ == steps_before ? fruitless + 1 : 0;
-    if (fruitless > options_.fruitless_lives_max) break;
-    log::Info("this worker joins again: ", std::string(status.message()));
+  bool leaves = false;
+  while (!leaves) {
+    leaves = course_.leaves();
+    EnterPhase(course_.act());
+    CloseClient(course_.goodbye());
+    std::visit([this](const auto& act) { Perform(act); }, Act(course_.act()));
   }
-  if (const std::optional<Life::End> end = life_.end()) {
-    status = end->status;
-    leave_reason_ = end->reason;
-  }
-  parts_.link.Leave(status.ok() ? leave_reason_ : absl::StrCat("failed: ", status.message()), {});
-  return status;
+  if (const std::optional<Life::End> end = life_.end()) course_.End(end->status, end->reason);
+  const LeaveAct leave = std::get<LeaveAct>(course_.act());
+  parts_.link.Leave(LeaveReason(leave), {});
+  return leave.status;
 }
 
-absl::Status Trainer::Live() {
-  const absl::Status entered = Enter();
-  return entered.ok() ? WorkUntilDone() : entered;
+void Trainer::Done(const absl::Status& status) {
+  const absl::Status cause = status.ok() ? status : life_.Cause(status);
+  if (!cause.ok() && life_.end()) return course_.End(cause, std::string(cause.message()));
+  course_.Done(cause);
 }
 
-absl::Status Trainer::Enter() {
+void Trainer::Perform(const JoinAct&) {
+  if (course_.goodbye()) log::Info("this worker joins again: ", *course_.goodbye());
   local_state_.reset();
-  if (absl::Status joined = life_.Join(); !joined.ok()) return joined;
-  Model& model = parts_.group.model();
-  if (life_.map().elements != model.elements()) {
-    return absl::InternalError(
-        absl::StrCat("the shard map has ", life_.map().elements, " elements, the model ", model.elements()));
+  absl::Status joined = life_.Join();
+  const uint64_t elements = parts_.group.model().elements();
+  if (joined.ok() && life_.map().elements != elements) {
+    joined = absl::InternalError(
+        absl::StrCat("the shard map has ", life_.map().elements, " elements, the model ", elements));
   }
-  absl::Status status = OpenClient();
-  if (!status.ok()) return status;
-  if (life_.membership().send_seed && parts_.begin_with) status = parts_.begin_with(model.parameters());
-  if (status.ok()) status = life_.SeedAndPull(model.parameters());
-  return status.ok() ? BeginTeacher() : status;
+  Done(joined);
 }
+
+void Trainer::Perform(const EnterAct&) {
+  Model& model = parts_.group.model();
+  absl::Status status = OpenClient();
+  if (status.ok() && life_.membership().send_seed && parts_.begin_with) status = parts_.begin_with(model.parameters());
+  if (status.ok()) status = life_.SeedAndPull(model.parameters());
+  Done(status.ok() ? BeginTeacher() : status);
+}
+
+void Trainer::Perform(const AskAct& ask) {
+  const absl::StatusOr<Work> work = parts_.link.NextWork(ask.done, samples_per_second_);
+  work.ok() ? course_.Got(*work) : Done(work.status());
+}
+
+void Trainer::Perform(const RangeWork& range) { Done(TrainRange(range)); }
+
+void Trainer::Perform(const EvaluationWork& evaluation) {
+  Done(Evaluate(evaluation));
+  EnterPhase(power::Phase::kOther);
+}
+
+void Trainer::Perform(const StandbyWork& standby) { Done(parts_.link.Pause(standby.retry)); }
 
 absl::Status Trainer::BeginTeacher() {
   Model& model = parts_.group.model();
@@ -119,31 +132,12 @@ absl::Status Trainer::BeginTeacher() {
   return averaged.status();
 }
 
-absl::Status Trainer::WorkUntilDone() {
-  RangeId done;
-  while (true) {
-    const absl::StatusOr<Work> work = parts_.link.NextWork(done, samples_per_second_);
-    if (!work.ok()) return work.status();
-    done = RangeId(0);
-    absl::Status status;
-    if (const auto* range = std::get_if<RangeWork>(&*work)) {
-      EnterPhase(power::Phase::kTraining);
-      status = TrainRange(*range);
-      done = range->range;
-    } else if (const auto* evaluation = std::get_if<EvaluationWork>(&*work)) {
-      EnterPhase(evaluation->final ? power::Phase::kTest : power::Phase::kValidation);
-      status = Evaluate(*evaluation);
-      EnterPhase(power::Phase::kOther);
-    } else if (const auto* standby = std::get_if<StandbyWork>(&*work)) {
-      EnterPhase(power::Phase::kOther);
-      CloseClient("standing by");
-      status = parts_.link.Pause(standby->retry);
-    } else {
-      leave_reason_ = std::get<LeaveWork>(*work).reason;
-      return absl::OkStatus();
-    }
-    if (!status.ok()) return status;
-  }
+void Trainer::EnterPhase(const Act& act) {
+  const auto* const evaluation = std::get_if<EvaluationWork>(&act);
+  if (std::holds_alternative<AskAct>(act)) return;  // belongs to what it follows
+  if (std::holds_alternative<RangeWork>(act)) return EnterPhase(power::Phase::kTraining);
+  if (evaluation == nullptr) return EnterPhase(power::Phase::kOther);
+  EnterPhase(evaluation->final ? power::Phase::kTest : power::Phase::kValidation);
 }
 
 void Trainer::EnterPhase(power::Phase phase) {
@@ -151,7 +145,6 @@ void Trainer::EnterPhase(power::Phase phase) {
 }
 
 absl::Status Trainer::TrainRange(const RangeWork& range) {
-  if (life_.client() == nullptr) return absl::FailedPreconditionError("there is work for a worker on standby");
   if (order_epoch_ != range.epoch) {
     order_ = options_.balanced ? images::BalancedOrder(parts_.train.labels(), options_.seed, range.epoch)
                                : images::EpochOrder(parts_.train.size(), options_.seed, range.epoch);
@@ -337,6 +330,7 @@ absl::Status Trainer::FinishSteps(size_t left) {
     const absl::Time end = parts_.time.Now();
     arriving_ = false;
     ++steps_;
+    course_.Stepped();
     StepFacts facts = begun_.front();
     begun_.pop_front();
     if (!parts_.parameter_memory.empty()) {
@@ -355,11 +349,8 @@ absl::Status Trainer::Evaluate(const EvaluationWork& work) {
   Model& model = parts_.group.model();
   absl::Span<float> trained_on;
   if (work.final) {
-    CloseClient("reading the final weights");
     const absl::Status pulled = PullAsReader(model.parameters());
     if (!pulled.ok()) return pulled;
-  } else if (life_.client() == nullptr) {
-    return absl::FailedPreconditionError("there is an evaluation for a worker on standby");
   } else if (options_.averaged) {
     const absl::StatusOr<absl::Span<float>> before = UseAveraged();
     if (!before.ok()) return before.status();
@@ -429,11 +420,12 @@ absl::Status Trainer::OpenClient() {
   return absl::OkStatus();
 }
 
-void Trainer::CloseClient(const std::string& reason) {
+void Trainer::CloseClient(const std::optional<std::string>& reason) {
+  if (!reason) return;
   begun_.clear();
   arriving_ = false;
   layer_wait_ = overlap_wait_ = absl::ZeroDuration();
-  life_.Close(reason);
+  life_.Close(*reason);
 }
 
 }  // namespace slackline::worker

@@ -1,7 +1,5 @@
-// The worker's loop: joins, pulls, then trains on range after range of batches until there is no more work.
-//
-// A life begins with Join(). It ends with the job, on standby, or when this worker is fenced; then the worker joins
-// again.
+// The worker's loop: joins, pulls, then trains on range after range of batches until there is no more work. Course
+// (worker/life/course.h) decides what follows what.
 #pragma once
 
 #include <cstdint>
@@ -26,6 +24,7 @@
 #include "worker/client/client.h"
 #include "worker/evaluation/evaluator.h"
 #include "worker/group/local_group.h"
+#include "worker/life/course.h"
 #include "worker/life/life.h"
 #include "worker/life/trainer_metrics.h"
 #include "worker/local_training/local_round.h"
@@ -79,8 +78,6 @@ class Trainer {
     absl::Duration server_return = absl::ZeroDuration();
     // Longest time that the results of the run wait for room on a full disk, with the weights in memory.
     absl::Duration room_max = absl::ZeroDuration();
-    // Number of consecutive lives without a single step that are tolerated; after one more, Run() gives up.
-    int fruitless_lives_max = 3;
   };
   // Returns the number of parts that Parts::parameter_memory must have. A model gives up its own memory if it computes
   // on other weights: with several steps in flight, and in evaluations of the average.
@@ -133,10 +130,15 @@ class Trainer {
   void Stop(const absl::Status& status, const std::string& reason) { life_.Stop(status, reason); }
 
  private:
-  // Runs one life, until there is no more work. Returns kFailedPrecondition if the worker must join again.
-  absl::Status Live();
-  absl::Status Enter();
-  absl::Status WorkUntilDone();
+  // Perform the acts of the course, and report how they ended.
+  void Perform(const JoinAct& act);
+  void Perform(const EnterAct& act);
+  void Perform(const AskAct& ask);
+  void Perform(const RangeWork& range);
+  void Perform(const EvaluationWork& evaluation);
+  void Perform(const StandbyWork& standby);
+  void Perform(const LeaveAct&) {}
+  void Done(const absl::Status& status);
   absl::Status TrainRange(const RangeWork& range);
   // Samples of a range: number that is trained already, and number in all.
   struct RangeProgress {
@@ -196,14 +198,16 @@ class Trainer {
   absl::Status BeginTeacher();
   // Makes the model compute on the averaged weights from now on. Returns the weights that it computed on before.
   absl::StatusOr<absl::Span<float>> UseAveraged();
+  // Tells the sampler of energy which phase the act is in.
+  void EnterPhase(const Act& act);
   void EnterPhase(power::Phase phase);
 
   absl::StatusOr<std::unique_ptr<Client>> MakeClient(bool reader);
   // Plans which parts of this life's pushes the device of the group encodes.
   DevicePlan PlanOnDevice(const ClientOptions& options);
   absl::Status OpenClient();
-  // Ends the steps in flight, and the client's life.
-  void CloseClient(const std::string& reason);
+  // Ends the steps in flight, and the client's life, if there is a reason.
+  void CloseClient(const std::optional<std::string>& reason);
 
   const Options options_;
   const Parts parts_;
@@ -211,6 +215,7 @@ class Trainer {
   const TraceRow trace_, exchange_trace_;
   const bool overlap_pulls_;
   Life life_;
+  Course course_;
   // Members of the trainer's thread.
   uint64_t steps_ = 0;         // finished steps of all lives
   absl::Duration data_wait_;   // wait for batches, in the step being computed
@@ -229,7 +234,6 @@ class Trainer {
   std::vector<uint32_t> order_;
   std::optional<uint32_t> order_epoch_;
   double samples_per_second_ = 0;
-  std::string leave_reason_ = "no more work";
 };
 
 }  // namespace slackline::worker
