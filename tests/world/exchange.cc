@@ -2,30 +2,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <utility>
+
+#include "worker/life/patience.h"
 
 namespace slackline::world {
 namespace {
 
-// Whether a stream that ended so is worth opening again; as worker/client/exchange_receive.cc has it.
-bool IsFinal(const absl::Status& status) {
-  switch (status.code()) {
-    case absl::StatusCode::kInvalidArgument:
-    case absl::StatusCode::kOutOfRange:
-    case absl::StatusCode::kFailedPrecondition:
-    case absl::StatusCode::kUnauthenticated:
-    case absl::StatusCode::kPermissionDenied:
-    case absl::StatusCode::kUnimplemented:
-    case absl::StatusCode::kDataLoss:
-      return true;
-    default:
-      return false;
-  }
-}
-
 constexpr uint64_t kSamplesOfPush = 4;
-
-Version VersionOf(const wire::Version& version) { return {Lineage(version.lineage()), version.number()}; }
 
 }  // namespace
 
@@ -85,6 +70,13 @@ class Exchange::Peer : public StreamEnd {
     packet->frame.add_items()->Swap(&item);
     owner_.scene_.network.Send(stream_, owner_.host_.life, WorkerPackets(std::move(packet)));
   }
+  void Send(const std::vector<worker::Outgoing>& items) {
+    for (const worker::Outgoing& each : items) {
+      std::vector<float> payload(each.payload.size() / sizeof(float));
+      if (!payload.empty()) std::memcpy(payload.data(), each.payload.data(), each.payload.size());
+      Send(each.item, std::move(payload));
+    }
+  }
   LifeId server() const { return server_; }
   // There is somebody at its other end, who would say something.
   bool lives() const { return open && owner_.scene_.network.Whole(stream_); }
@@ -126,20 +118,16 @@ class Exchange::Peer : public StreamEnd {
     });
   }
   void Hello() {
-    wire::WorkerItem item;
-    wire::Hello& hello = *item.mutable_hello();
     const Who& who = owner_.who_;
-    hello.set_role(who.reader ? wire::ROLE_READER : wire::ROLE_WORKER);
-    hello.set_worker(who.sender.worker.value());
-    hello.set_incarnation(who.sender.incarnation.value());
-    hello.set_first_clock(who.first_clock.value());
-    hello.set_clock(owner_.session_.clock().value());
-    hello.set_window(owner_.scene_.job.wire().window());
-    for (const ShardId id : shards) {
-      wire::ShardClock& shard = *hello.add_shards();
-      shard.set_shard(id.value());
-      shard.set_last_answered(owner_.session_.last_answered(id).value());
-    }
+    worker::ClientOptions options;
+    options.worker = who.sender.worker;
+    options.incarnation = who.sender.incarnation;
+    options.first_clock = who.first_clock;
+    options.reader = who.reader;
+    options.window = owner_.scene_.job.wire().window();
+    const std::vector<ShardId> ids(shards.begin(), shards.end());
+    wire::WorkerItem item;
+    *item.mutable_hello() = worker::MakeHello(options, owner_.session_, ids);
     Send(std::move(item));
   }
 
@@ -273,6 +261,15 @@ void Exchange::Finish(Done done) {
   });
 }
 
+worker::StepReport Exchange::TakeReport() {
+  worker::StepReport report;
+  report.clock = session_.clock();
+  report.shards_applied = session_.applied() - std::exchange(applied_, session_.applied());
+  report.shards_discarded = session_.discarded() - std::exchange(discarded_, session_.discarded());
+  report.lost = std::exchange(lost_, 0);
+  return report;
+}
+
 void Exchange::CompleteIfDone() {
   if (done_ == nullptr || !failure_.ok()) return;
   switch (kind_) {
@@ -299,7 +296,7 @@ void Exchange::Complete(const absl::Status& status) { std::exchange(done_, nullp
 void Exchange::Fail(const absl::Status& status) {
   if (!failure_.ok()) return;
   // One that stands by may not have heard so yet.
-  if (IsFinal(status) && !who_.reader && scene_.live(who_.sender)) scene_.ledger.Refused(who_.sender, status);
+  if (rpc::IsFinal(status) && !who_.reader && scene_.live(who_.sender)) scene_.ledger.Refused(who_.sender, status);
   Shutdown(status);
   if (done_ != nullptr) Complete(status);
 }
@@ -315,12 +312,12 @@ std::set<ShardId> Exchange::AwaitedFrom(const Peer& peer) const {
   return awaited;
 }
 
-// Who is silent for too long. Two bounds: after silence_max a worker gives up, as Trainer::silence_max() says; and a
-// server that lives, reached by a stream that is open, says something every notice(), if only that all wait.
+// Who is silent for too long. Two bounds: after silence_max a worker gives up; and a server that lives, reached by a
+// stream that is open, says something every notice(), if only that all wait.
 void Exchange::Watch() {
   const Timeouts& timeouts = scene_.timeouts;
   const absl::Duration silence_max =
-      absl::Seconds(scene_.job.durability().server_return_s()) + 2 * timeouts.worker_dead();
+      worker::SilenceMax(timeouts, worker::ServerReturn(scene_.job.durability(), timeouts));
   const absl::Time now = scene_.events.Now();
   if (!failure_.ok()) return;
   for (const auto& peer : peers_) {
@@ -357,7 +354,7 @@ void Exchange::Opened(Peer& peer, const wire::Welcome& welcome) {
 void Exchange::Broken(Peer& peer, const absl::Status& status) {
   for (const ShardId shard : peer.shards) session_.Disconnected(shard);
   peer.refused.clear();
-  if (IsFinal(status)) Fail(status);
+  if (rpc::IsFinal(status)) Fail(status);
 }
 
 void Exchange::Received(Peer& peer, const ServerPacket& packet) {
@@ -398,7 +395,7 @@ absl::Status Exchange::OnAnswer(const wire::PushAnswer& answer, LifeId server) {
 absl::Status Exchange::OnChunk(const wire::PullChunk& chunk, const std::vector<float>& payload) {
   Shard& shard = shards_[chunk.shard()];
   if (!session_.Awaits(ShardId(chunk.shard()), PullId(chunk.id()))) return absl::OkStatus();
-  const Version version = VersionOf(chunk.version());
+  const Version version = worker::FromWire(chunk.version());
   if (chunk.offset() == 0) {
     shard.arriving.clear();
     shard.arriving_version = version;
@@ -417,7 +414,7 @@ absl::Status Exchange::OnPullDone(const wire::PullDone& done) {
   Shard& shard = shards_[id.value()];
   const std::optional<Clock64> clock = session_.Awaits(id, PullId(done.id()));
   if (!clock) return absl::OkStatus();
-  const Version version = VersionOf(done.version());
+  const Version version = worker::FromWire(done.version());
   if (done.unchanged() && session_.version(id) != version) {
     return absl::InternalError(absl::StrCat("unchanged at version ", ToString(version), ", which the worker has not"));
   }
@@ -432,8 +429,8 @@ absl::Status Exchange::OnPullDone(const wire::PullDone& done) {
 }
 
 absl::Status Exchange::OnRefused(Peer& peer, const wire::Refused& refused) {
-  const absl::Status status(static_cast<absl::StatusCode>(refused.code()), refused.message());
-  if (!IsRetryable(status)) return status;
+  const absl::Status status = worker::ToStatus(refused);
+  if (!rpc::IsRetryable(status)) return status;
   if (!peer.open) {
     peer.Break(status);
     return absl::OkStatus();
@@ -467,17 +464,9 @@ void Exchange::SendAll(const std::vector<Session::Send>& sends) {
   for (const Session::Send& send : sends) {
     Peer& peer = *peers_[shards_[send.shard.value()].peer];
     if (!peer.open || !send.pull) continue;
-    wire::WorkerItem item;
-    wire::Pull& pull = *item.mutable_pull();
-    pull.set_id(send.pull->value());
-    pull.set_clock(send.clock.value());
-    wire::ShardVersion& shard = *pull.add_shards();
-    shard.set_shard(send.shard.value());
-    if (send.known) {
-      shard.mutable_known()->set_lineage(send.known->lineage.value());
-      shard.mutable_known()->set_number(send.known->number);
-    }
-    peer.Send(std::move(item));
+    std::vector<worker::Outgoing> items;
+    worker::AppendPulls({&send, 1}, /*averaged=*/false, items);
+    peer.Send(items);
   }
   for (const Session::Send& send : sends) {
     Peer& peer = *peers_[shards_[send.shard.value()].peer];
@@ -491,44 +480,20 @@ void Exchange::SendPush(Peer& peer, const Session::Send& send) {
   scene_.ledger.Sent(who_.sender, *send.push, send.shard, send.base);
   std::vector<float> gradient(kShardElements);
   gradient[0] = gradient[step->slot] = -1;
-  const uint64_t piece = scene_.job.wire().chunk_bytes() / sizeof(float);
-  for (uint64_t offset = 0; offset < kShardElements; offset += piece) {
-    wire::WorkerItem item;
-    wire::PushChunk& chunk = *item.mutable_push();
-    chunk.set_shard(send.shard.value());
-    chunk.set_sequence(send.push->value());
-    chunk.set_offset(offset);
-    chunk.set_elements(std::min(piece, kShardElements - offset));
-    chunk.set_encoding(wire::ENCODING_FP32);
-    if (offset + piece >= kShardElements) {
-      wire::PushCommit& commit = *chunk.mutable_commit();
-      commit.mutable_base()->set_lineage(send.base.lineage.value());
-      commit.mutable_base()->set_number(send.base.number);
-      commit.set_samples(kSamplesOfPush);
-      commit.set_loss(1);
-      commit.set_gradient_norm(std::sqrt(2.0 * static_cast<double>(shards_.size())));
-    }
-    const auto begin = gradient.begin() + static_cast<std::ptrdiff_t>(offset);
-    const auto end = begin + static_cast<std::ptrdiff_t>(chunk.elements());
-    peer.Send(std::move(item), {begin, end});
-  }
+  const worker::PushInfo info = {
+      .samples = kSamplesOfPush, .loss = 1, .gradient_norm = std::sqrt(2.0 * static_cast<double>(shards_.size()))};
+  Push(peer, worker::GradientPush(send, info, gradient));
 }
 
 void Exchange::SendSeed(Peer& peer, ShardId shard) {
-  wire::WorkerItem item;
-  wire::PushChunk& chunk = *item.mutable_push();
-  chunk.set_shard(shard.value());
-  chunk.set_seed(true);
-  const uint64_t piece = scene_.job.wire().chunk_bytes() / sizeof(float);
-  for (uint64_t offset = 0; offset < kShardElements; offset += piece) {
-    wire::WorkerItem next = item;
-    next.mutable_push()->set_offset(offset);
-    next.mutable_push()->set_elements(std::min(piece, kShardElements - offset));
-    next.mutable_push()->set_encoding(wire::ENCODING_FP32);
-    if (offset + piece >= kShardElements) next.mutable_push()->mutable_commit();
-    const auto size = next.push().elements();
-    peer.Send(std::move(next), std::vector<float>(size));
-  }
+  const std::vector<float> weights(kShardElements);
+  Push(peer, worker::SeedPush(shard, weights));
+}
+
+void Exchange::Push(Peer& peer, const worker::SubPush& push) {
+  std::vector<worker::Outgoing> items;
+  worker::AppendPush(push, scene_.job.wire().chunk_bytes(), items);
+  peer.Send(items);
 }
 
 }  // namespace slackline::world

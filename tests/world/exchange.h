@@ -1,6 +1,6 @@
-// A worker's exchange with all servers. The Session is the real one; everything around it in worker/client/exchange.h
-// is simulated in virtual time: a stream to each server, Hello and back-off, messages that are said again, frames in
-// pieces, and the weights of pulls.
+// A worker's exchange with all servers. The Session and the messages are the worker's own (worker/client/session.h,
+// frames.h). Virtual streams take the place of worker/client/exchange.h and stream.h: a stream to each server,
+// back-off, messages that are said again, and the weights of pulls.
 #pragma once
 
 #include <deque>
@@ -14,6 +14,8 @@
 #include "common/backoff.h"
 #include "scheduler.pb.h"
 #include "tests/world/scene.h"
+#include "worker/base/step_report.h"
+#include "worker/client/frames.h"
 #include "worker/client/session.h"
 
 namespace slackline::world {
@@ -45,10 +47,8 @@ class Exchange {
   // Says goodbye and nothing more; forgets what it waits for.
   void Goodbye();
   bool waiting() const { return done_ != nullptr; }
-  Clock64 clock() const { return session_.clock(); }
-  uint64_t applied() const { return session_.applied(); }
-  uint64_t discarded() const { return session_.discarded(); }
-  uint64_t lost() const { return lost_; }
+  // Returns what servers have answered since the last report.
+  worker::StepReport TakeReport();
 
  private:
   using Session = worker::Session;
@@ -73,6 +73,7 @@ class Exchange {
   void SendAll(const std::vector<Session::Send>& sends);
   void SendPush(Peer& peer, const Session::Send& send);
   void SendSeed(Peer& peer, ShardId shard);
+  void Push(Peer& peer, const worker::SubPush& push);
   // Returns the index of the server's peer, or the number of peers if it has none.
   size_t PeerOf(uint32_t server) const;
   std::set<ShardId> AwaitedFrom(const Peer& peer) const;
@@ -94,7 +95,8 @@ class Exchange {
   Done done_;
   absl::Time begun_;
   absl::Status failure_;
-  uint64_t lost_ = 0;
+  uint64_t lost_ = 0;                     // since the last report
+  uint64_t applied_ = 0, discarded_ = 0;  // up to the last report
   // Tells events whether this still exists.
   std::shared_ptr<Exchange*> self_ = std::make_shared<Exchange*>(this);
 };

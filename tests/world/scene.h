@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "common/ids.h"
+#include "common/rpc/retryable.h"
 #include "common/timeouts.h"
 #include "job.pb.h"
 #include "parameter_server.pb.h"
@@ -77,10 +78,5 @@ struct Scene {
     if (options.trace) tell(absl::StrCat(parts...));
   }
 };
-
-// Returns whether a call that failed with this status is made again.
-inline bool IsRetryable(const absl::Status& status) {
-  return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) || absl::IsResourceExhausted(status);
-}
 
 }  // namespace slackline::world

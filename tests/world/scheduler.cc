@@ -190,7 +190,7 @@ void SchedulerProcess::TryNext(const LinkPtr& link) {
         },
         [this, link, told = *link->take](const auto& reply) {
           // A refusal is an answer, too.
-          const bool later = !reply.ok() && IsRetryable(reply.status());
+          const bool later = !reply.ok() && rpc::IsRetryable(reply.status());
           Tried(link, later ? reply.status() : absl::OkStatus(), [link, &told, &reply] {
             if (link->take && link->take->move() == told.move()) link->take.reset();
             if (!reply.ok()) link->observer->TakeRefused(link->server, told, reply.status());
@@ -236,7 +236,7 @@ void SchedulerProcess::Tried(const LinkPtr& link, const absl::Status& status, co
     answered();
     return Kick(link);
   }
-  if (!IsRetryable(status)) {
+  if (!rpc::IsRetryable(status)) {
     link->closed = true;
     return link->observer->Refused(link->server, status);
   }

@@ -1,6 +1,5 @@
-// A worker process: a Session (exchange.h). Its line to the scheduler (worker/scheduler_link/scheduler_link.h) and its
-// loop (worker/trainer/trainer.h) are simulated in virtual time. A step takes time and makes a push; nothing is
-// computed.
+// A worker process. Its course, membership, progress and messages are the worker's own, and so is the Session of its
+// exchange (exchange.h). Calls to the scheduler and steps take virtual time. A step makes a push; nothing is computed.
 #pragma once
 
 #include <functional>
@@ -13,6 +12,9 @@
 #include "tests/world/exchange.h"
 #include "tests/world/scene.h"
 #include "tests/world/scheduler.h"
+#include "worker/base/progress.h"
+#include "worker/life/course.h"
+#include "worker/scheduler_link/member_state.h"
 
 namespace slackline::world {
 
@@ -39,23 +41,29 @@ class WorkerProcess : public Host {
   void Attempt(absl::Time end, std::shared_ptr<Backoff> backoff, Serve<Reply> serve, Then<Reply> then);
   void After(absl::Duration wait, std::function<void()> what);
 
-  void Join();
+  // Performs the act of the course.
+  void Perform();
+  void Perform(const worker::JoinAct& act);
+  void Perform(const worker::EnterAct& act);
+  void Perform(const worker::AskAct& ask);
+  void Perform(const worker::RangeWork& range);
+  void Perform(const worker::EvaluationWork& work);
+  void Perform(const worker::StandbyWork& standby);
+  void Perform(const worker::LeaveAct& leave);
+  // Reports how the act has ended, and performs the next one.
+  void Done(const absl::Status& status);
+
+  void Register();
   void Beat();
   void Digest(const absl::StatusOr<wire::HeartbeatReply>& reply);
   void FetchMap(bool enter);
-  void Enter();
-  void NextWork(uint64_t range_done);
-  void Work(const wire::NextTaskReply& work);
   void Train();
   void Computed();
   void FinishSteps(size_t left, const std::function<void()>& then);
-  void Evaluate(const wire::EvaluateTask& task);
+  void Report(const worker::EvaluationWork& work);
   void CloseExchange();
-  // Ends this life in the job, for this reason.
-  void EndLife(const absl::Status& status);
-  void End(const absl::Status& status);
-  wire::HeartbeatRequest MakeHeartbeat() const;
-  wire::WorkerProgress MakeProgress() const;
+  worker::Progress TakeProgress();
+  Sender sender() const { return {member_.life().worker, member_.life().incarnation}; }
   absl::Duration scheduler_return() const;
 
   Scene& scene_;
@@ -64,19 +72,14 @@ class WorkerProcess : public Host {
   Random random_;
   uint64_t token_ = 0;  // number of the present life in the job
   bool ended_ = false;
-  bool live_ = false;
-  Sender self_;
-  Clock64 first_clock_;
-  bool send_seed_ = false;
-  absl::Time heard_;
+  worker::Course course_;
+  worker::MemberState member_;
+  worker::ProgressBoard board_;
   wire::GetShardMapReply map_;
   std::unique_ptr<Exchange> exchange_;
   std::vector<std::unique_ptr<Exchange>> closed_;
-  std::optional<wire::RangeTask> range_;
+  worker::RangeWork range_;
   uint64_t trained_ = 0;  // samples of the range
-  uint64_t steps_ = 0, samples_ = 0, steps_at_join_ = 0;
-  absl::Time moved_;
-  int fruitless_ = 0;
 };
 
 }  // namespace slackline::world
