@@ -2,16 +2,14 @@
 
 #include <unistd.h>
 
-#include <fstream>
-
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "common/boot_id.h"
 
 namespace slackline::shm {
 
-std::string HostIdentity() {
-  std::string boot;
-  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+std::string SocketScope() {
+  const std::string boot = BootId();
   char space[64];
   const ssize_t size = ::readlink("/proc/self/ns/net", space, sizeof(space));
   // As long as the buffer: it may have been cut.

@@ -8,6 +8,6 @@ namespace slackline::shm {
 // Returns a text that is equal in two processes exactly if they can reach each other's abstract sockets: the same boot
 // of the same kernel, and the same network namespace (containers on one machine usually have their own). Empty if
 // unknown; an empty identity equals no other.
-std::string HostIdentity();
+std::string SocketScope();
 
 }  // namespace slackline::shm

@@ -144,7 +144,7 @@ absl::Status Exchange::Listen() {
 }
 
 void Exchange::ListenLocally(grpc::ServerBuilder& builder) {
-  const std::string host = shm::HostIdentity();
+  const std::string host = shm::SocketScope();
   if (host.empty() || options_.job.wire().same_host() == job::Wire::TCP) return;
   const absl::StatusOr<std::string> name = shm::RandomAbstractName();
   if (!name.ok())

@@ -261,7 +261,7 @@ void BackupLink::EndWhenQuiet() {
 
 void ReplicaStreams::OnBackup(const wire::ReplicationSource* source) {
   if (source == nullptr || closed_) return link_.Stop();
-  const bool near = !source->local().socket().empty() && source->local().host() == shm::HostIdentity();
+  const bool near = !source->local().socket().empty() && source->local().host() == shm::SocketScope();
   link_.Follow(near ? rpc::UnixAddress(source->local().socket()) : source->address(),
                security_.To(security::Role::kServer));
 }

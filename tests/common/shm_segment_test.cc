@@ -248,19 +248,19 @@ TEST_F(ShmTest, LoanIsSeenToBeTakenBack) {
   EXPECT_TRUE((*view)->StillLent());
 }
 
-TEST(HostIdentity, IsKnownAndStays) {
-  EXPECT_THAT(HostIdentity(), HasSubstr(" net:["));
-  EXPECT_EQ(HostIdentity(), HostIdentity());
+TEST(SocketScope, IsKnownAndStays) {
+  EXPECT_THAT(SocketScope(), HasSubstr(" net:["));
+  EXPECT_EQ(SocketScope(), SocketScope());
 }
 
-TEST(HostIdentity, DiffersInAnotherNetwork) {
+TEST(SocketScope, DiffersInAnotherNetwork) {
   constexpr int kSame = 1, kNotAllowed = 2;
-  const std::string here = HostIdentity();
+  const std::string here = SocketScope();
   const pid_t child = ::fork();
   ASSERT_GE(child, 0);
   if (child == 0) {
     if (::unshare(CLONE_NEWNET) != 0) ::_exit(kNotAllowed);
-    ::_exit(HostIdentity() == here ? kSame : 0);
+    ::_exit(SocketScope() == here ? kSame : 0);
   }
   int status = 0;
   ASSERT_EQ(::waitpid(child, &status, 0), child);

@@ -267,7 +267,7 @@ TEST(PlanChunks, LeavesShardsOfServersThatMayReadFloatsToTheHost) {
   ShardMap map;
   map.servers = {
       {.server = ServerId(1), .name = "far", .address = ""},
-      {.server = ServerId(2), .name = "near", .address = "", .host = shm::HostIdentity(), .memory_socket = "there"}};
+      {.server = ServerId(2), .name = "near", .address = "", .host = shm::SocketScope(), .memory_socket = "there"}};
   map.shards = {{.shard = ShardId(0), .begin = 0, .end = 100, .server = ServerId(1)},
                 {.shard = ShardId(1), .begin = 100, .end = 200, .server = ServerId(2)},
                 {.shard = ShardId(2), .begin = 200, .end = 300, .server = ServerId(1)}};

@@ -24,7 +24,7 @@ absl::Status Named(const std::string& server, const absl::Status& status) {
 
 std::string Exchange::AddressOf(const ServerInfo& server) const {
   const bool local = options_.same_host != SameHost::kTcp && !server.socket.empty() && !server.host.empty() &&
-                     server.host == shm::HostIdentity();
+                     server.host == shm::SocketScope();
   return local ? rpc::UnixAddress(server.socket) : server.address;
 }
 

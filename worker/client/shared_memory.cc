@@ -61,7 +61,7 @@ absl::StatusOr<rpc::Payload> SharedMemory::Find(ShardId shard, uint64_t offset, 
 
 bool MayShareMemory(const ServerInfo& server, const ClientOptions& options) {
   return options.same_host == SameHost::kSharedMemory && !server.memory_socket.empty() && !server.host.empty() &&
-         server.host == shm::HostIdentity();
+         server.host == shm::SocketScope();
 }
 
 std::optional<uint64_t> OffsetInSegment(const shm::Segment* segment, absl::Span<const float> values) {
