@@ -2,13 +2,16 @@
 
     staging_test.py --programs FOLDER [TEST...]
 
-There is no such device here: parameters on the CPU are taken for ones that are not, and torch.cuda is a fake, which
-copies to the host only when it is waited for. Skipped (77) without PyTorch or without the package.
+There is no such device here: parameters on the CPU are taken for ones that are not, or are on a device that other_device.py
+makes. torch.cuda is a fake, which copies to the host only when it is waited for. Skipped (77) without PyTorch or without the
+package.
 """
 
 import contextlib
+import unittest
 from unittest import mock
 
+import other_device
 from package_test import Base, DataLoader, TensorDataset, Tied, data, main, nn, slackline, torch
 from slackline import _staging
 
@@ -298,6 +301,9 @@ class Staged(Base):
     def test_gradients_of_several_passes(self):
         self.check(Tied, overrides=["training.accumulate=2"])
 
+    def test_parameters_in_bfloat16(self):
+        self.check(lambda: Tied().to(torch.bfloat16), loss=lambda model, x, y: mean_square(model, x.bfloat16(), y.bfloat16()))
+
     def test_autocast(self):
         self.check(Tied, loss=in_bf16)
 
@@ -368,6 +374,46 @@ class Staged(Base):
             model.bias = nn.Parameter(torch.zeros(1))
             with self.assertRaisesRegex(RuntimeError, "bias is another tensor than when the optimizer was made"):
                 next(iter(worker.sampler(48)))
+
+
+@contextlib.contextmanager
+def tied_parameters_stay_tied():
+    before = torch.__future__.get_swap_module_params_on_conversion()
+    torch.__future__.set_swap_module_params_on_conversion(True)
+    yield
+    torch.__future__.set_swap_module_params_on_conversion(before)
+
+
+@unittest.skipUnless(other_device.IS_THERE, f"torch {torch.__version__} has no devices that are made in Python")
+class OtherDevice(Staged):
+    """Parameters are where no code but torch's can reach them."""
+
+    # Of the CPU alone.
+    test_autocast = test_infinite_gradients_are_pushed_nowhere = test_several_pushes_in_flight = None
+    test_memory_is_pinned_for_as_long_as_it_is_used = test_model_that_moves_after_its_optimizer = None
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.library = other_device.make()
+
+    def check(self, make, places=None, loss=mean_square, **options):
+        del places
+        there = other_device.NAME
+        expected, _ = self.train(on_the_cpu, make, loss=loss, **options)
+
+        def moved():
+            with tied_parameters_stay_tied():
+                model = make().to(there)
+            self.assertEqual({one.device.type for one in model.parameters()}, {there})
+            return model
+
+        for place in (on_the_cpu, late):
+            got, fake = self.train(place, moved, loss=lambda model, x, y: loss(model, x.to(there), y.to(there)), **options)
+            for name, value in expected.items():
+                self.assertEqual(got[name].device.type, there)
+                self.assertTrue(torch.equal(got[name].cpu(), value), f"{place.__name__}: {name}: {got[name].cpu()} for {value}")
+        return fake
 
 
 # Its tests are package_test.py's.
