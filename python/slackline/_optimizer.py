@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from . import _staging
+from ._wrappers import check_whole, names_without_wrappers, reduces_gradients
 
 if TYPE_CHECKING:
     from ._worker import Worker
@@ -35,6 +36,8 @@ class Optimizer:
     for each element of these tensors. Parameters on other devices than the CPU, and those in bfloat16 or float16, stay as they
     are and are copied: the servers keep and update float32 weights, whose rounded values the model gets.
 
+    Names are those of the model without torch.compile() and DistributedDataParallel.
+
     Frozen parameters and other buffers stay as they are, and must be alike in all workers. The script must not write to
     trained parameters once the worker has joined.
 
@@ -50,9 +53,10 @@ class Optimizer:
     pushed, and the samples of the step are left out.
 
     Raises:
-        TypeError: `model` is no Module, or a trained parameter is not a dense tensor of float32, bfloat16 or float16, or gets
-            sparse gradients.
-        ValueError: No parameter requires a gradient, a trained parameter is empty, or `accumulate` is below 1.
+        TypeError: `model` is no Module, or a trained parameter is not a whole, dense tensor of float32, bfloat16 or float16, or
+            gets sparse gradients.
+        ValueError: No parameter requires a gradient, a trained parameter is empty, `accumulate` is below 1, or the model is a
+            DistributedDataParallel over several processes.
         FailedPreconditionError: The worker has an optimizer already.
     """
 
@@ -66,7 +70,8 @@ class Optimizer:
             raise ValueError(f"found accumulate={accumulate}; allowed is 1 and more")
         self._model = model
         self._worker = worker
-        named = list(model.named_parameters())
+        own_name = names_without_wrappers(model)
+        named = [(own_name(name), one) for name, one in model.named_parameters()]
         trained = [(name, one) for name, one in named if one.requires_grad]
         self._frozen = [(name, one) for name, one in named if not one.requires_grad]
         if not trained:
@@ -78,7 +83,7 @@ class Optimizer:
         _check_layers(model)
         self._names = [name for name, _ in trained]
         self._parameters = [one for _, one in trained]
-        averaged = list(_averaged_buffers(model))
+        averaged = [(own_name(name), one) for name, one in _averaged_buffers(model)]
         self._buffers = [one for _, one in averaged]
         self._tensors = [(name, list(one.shape), True) for name, one in trained]
         self._tensors += [(name, list(one.shape), False) for name, one in averaged]
@@ -88,7 +93,7 @@ class Optimizer:
         self._trained = self._offsets[len(self._parameters)]
         tensors = [*self._parameters, *self._buffers]
         self._devices = [one.device for one in tensors]
-        self._overlap = bool(overlap) and len(set(self._devices)) == 1
+        self._overlap = bool(overlap) and len(set(self._devices)) == 1 and not reduces_gradients(model)
         self._staged = [_staging.is_staged(one) for one in tensors]
         self._copies = _staging.Copies(dict.fromkeys(d for d, staged in zip(self._devices, self._staged) if staged))
         # For each step that may be in flight a vector, which the weights after it are written to. Those that the model
@@ -276,7 +281,8 @@ class Optimizer:
 
     def _gather(self) -> list[torch.Tensor]:
         """The weights that the model has now, as the worker begins with them, in the first of the flat vectors."""
-        named = dict(self._model.named_parameters())
+        own_name = names_without_wrappers(self._model)
+        named = {own_name(name): one for name, one in self._model.named_parameters()}
         for name, one, device in zip(self._names, self._parameters, self._devices):
             if named.get(name) is not one or one.device != device:
                 raise RuntimeError(
@@ -496,6 +502,7 @@ def _averaged_buffers(model: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
 def _check_parameter(name: str, parameter: torch.Tensor) -> None:
     if isinstance(parameter, nn.parameter.UninitializedParameter):
         raise TypeError(f"parameter {name} has no shape yet, as its layer is lazy: call the model once before")
+    check_whole(name, parameter)
     if parameter.layout != torch.strided:
         raise TypeError(f"parameter {name} has layout {parameter.layout}; allowed are dense ones (torch.strided)")
     if parameter.dtype not in _DTYPES:
