@@ -2,12 +2,46 @@
 
     integrations_test.py --programs BIN_FOLDER --package FOLDER --examples FOLDER [TEST...]
 
-A library that is not there is skipped, with a message.
+A library, and a text for language models, that is not there is skipped, with a message.
 """
+
+import json
+import shutil
+import subprocess
+import sys
+import unittest
 
 import launch_test
 from needs import needs
 
+# Of /usr/bin/bible, in bytes: what language models learn from takes seconds.
+TEXT_BYTES = 150_000
+
+# The adapters of a run have PEFT's names, PEFT saves and loads them, and the model then has the run's loss.
+READ_BACK = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import torch
+from gpt import read
+from gpt_lora import SIZES, Tokens, pretrained, with_adapters
+from peft import PeftModel
+from safetensors.torch import load_file
+
+base, folder, text, expected = *sys.argv[2:5], float(sys.argv[5])
+weights = load_file(f"{folder}/model.safetensors")
+assert len(weights) == 4 and all(".lora_" in name for name in weights), list(weights)
+model = with_adapters(pretrained(base, "tiny"))
+assert not model.load_state_dict(weights, strict=False).unexpected_keys
+model.save_pretrained(f"{folder}/adapter")
+model = PeftModel.from_pretrained(pretrained(base, "tiny"), f"{folder}/adapter").eval()
+test = Tokens(read(text, SIZES["tiny"][-1])[1])
+batch = {name: torch.stack([test[i][name] for i in range(len(test))]) for name in test[0]}
+with torch.no_grad():
+    loss = model(**batch).loss.item()
+    with model.disable_adapter():
+        before = model(**batch).loss.item()
+assert abs(loss - expected) < 0.05 and loss < before - 0.05, (loss, expected, before)
+"""
 
 class Integrations(launch_test.Launched):
     def check(self, script, job, least, *arguments):
@@ -35,6 +69,51 @@ class Integrations(launch_test.Launched):
     @needs("lightning")
     def test_lightning_in_bf16_with_loader_processes(self):
         self.check("lightning_trainer.py", "patterns.yaml", 0.5, "--bf16", "--loaders", "2")
+
+
+@unittest.skipIf(shutil.which("bible") is None, "there is no program bible; ./test --all installs it")
+class LanguageModels(launch_test.Launched):
+    def setUp(self):
+        super().setUp()
+        self.take("ge1:1-ex40:38")
+
+    def take(self, verses):
+        said = subprocess.run(["bible", "-f", verses], stdin=subprocess.DEVNULL, capture_output=True, check=True, timeout=60)
+        self.text = self.folder / "text"
+        self.text.write_bytes(said.stdout[:TEXT_BYTES])
+
+    def train(self, script, job, *arguments):
+        """The run, and its test loss."""
+        examples = launch_test.OPTIONS.examples
+        run = self.launch(examples / script, job=examples / job, arguments=["--text", str(self.text), *arguments])
+        self.assertEqual(run.wait(240), 0, run.diagnosis())
+        for name in ("worker-1", "worker-2"):
+            self.assertIn("steps: training is complete", self.log(run, name), run.diagnosis())
+        return run, json.loads((run.folder / "summary.json").read_text())["test_loss"]
+
+    def test_gpt_by_ssp(self):
+        run, loss = self.train("gpt.py", "gpt-ssp.yaml")
+        self.assertLess(loss, 3.2, run.diagnosis())  # 5.5 untrained
+        self.assertIn("bits per byte, perplexity", self.log(run, "worker-1") + self.log(run, "worker-2"))
+
+    @needs("lightning")
+    def test_lightning_in_bf16_with_loader_processes(self):
+        run, loss = self.train("gpt_lightning.py", "gpt-ssp.yaml", "--bf16", "--loaders", "2")
+        self.assertLess(loss, 3.4, run.diagnosis())
+
+    @needs("peft")
+    @needs("accelerate")
+    def test_gpt_by_async_and_its_adapters(self):
+        run, loss = self.train("gpt.py", "gpt-async.yaml")
+        self.assertLess(loss, 3.2, run.diagnosis())
+        base = run.folder.rename(self.folder / "base") / "model.safetensors"
+        self.take("ps1:1-ps150:6")
+        for number, options in enumerate(([], ["--bf16", "--loaders", "2"])):
+            with self.subTest(options):
+                run, loss = self.train("gpt_lora.py", "gpt-lora.yaml", "--base", str(base), *options)
+                folder = run.folder.rename(self.folder / f"lora-{number}")
+                command = [sys.executable, "-B", "-c", READ_BACK, launch_test.OPTIONS.examples, base, folder, self.text, str(loss)]
+                subprocess.run(command, check=True, timeout=60)
 
 
 if __name__ == "__main__":
