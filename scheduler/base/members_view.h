@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <vector>
 
 namespace slackline::scheduler {
 
@@ -36,6 +37,8 @@ struct MembersView {
   uint64_t events = 0;
   // Clocks of live workers, by name: those with the smallest worker numbers.
   std::map<std::string, uint64_t> clocks;
+  // Metrics endpoints of the members that are present, sorted.
+  std::vector<ScrapeTarget> scrape_targets;
 };
 
 }  // namespace slackline::scheduler

@@ -1,431 +1,230 @@
 #include "scheduler/control/controller.h"
 
-#include <algorithm>
-#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
-#include "common/address.h"
-#include "common/job/push_samples.h"
-#include "common/member_name.h"
+#include "scheduler/control/job_checkpoints.h"
+#include "scheduler/control/job_figures.h"
+#include "scheduler/control/job_page.h"
+#include "scheduler/control/job_summary.h"
+#include "scheduler/control/job_tick.h"
 #include "scheduler/control/job_view.h"
+#include "scheduler/control/saved_state.h"
 
 namespace slackline::scheduler {
-namespace {
-
-// How soon a worker that has nothing to do asks again, in T.
-constexpr int kStandbyRetryHeartbeats = 1;
-
-// Images that a range has for each whole push.
-uint32_t RangeUnit(const job::Job& job, uint32_t batch_size, const ModelLayout& layout) {
-  constexpr uint64_t kMost = std::numeric_limits<uint32_t>::max();
-  return static_cast<uint32_t>(std::min(ImagesOfPush(job, batch_size, layout.train_samples), kMost));
-}
-
-Tasks::Config TasksConfig(const job::Job& job, const ModelLayout& layout) {
-  Tasks::Config tasks;
-  tasks.ranges.samples_per_epoch = layout.train_samples;
-  tasks.ranges.epochs = job.training().epochs();
-  // Whole pushes.
-  tasks.ranges.batch_size = RangeUnit(job, job.training().batch_size(), layout);
-  if (job.local().steps() > 0 && job.local().lease_s() == 0) {
-    tasks.ranges.first_batches = std::max(1u, tasks.ranges.first_batches / job.local().steps());
-  } else if (TrainsLocally(job)) {
-    // A range is one round.
-    tasks.ranges.first_batches = 1;
-    tasks.ranges.range_duration = absl::ZeroDuration();
-  }
-  tasks.evaluate_every_epochs = job.training().evaluate_every_epochs();
-  if (const uint64_t every = job.training().evaluate_every_samples(); every > 0) {
-    // Ranges have each image once.
-    tasks.evaluate_every_samples = std::max<uint64_t>(1, every / PassesOfPush(job));
-  }
-  return tasks;
-}
-
-wire::WorkerState ToWire(WorkerState state) {
-  switch (state) {
-    case WorkerState::kLive:
-      return wire::WORKER_LIVE;
-    case WorkerState::kStandby:
-      return wire::WORKER_STANDBY;
-    default:
-      return wire::WORKER_JOINING;
-  }
-}
-
-}  // namespace
 
 Controller::Controller(const Config& config, const TimeSource& time, ServerCalls& servers)
     : config_(config),
       time_(time),
       images_({.silence_max = config.timeouts.worker_dead()}),
       course_(job_),
-      job_(config_, time, servers, *this, course_) {}
-
-void Controller::Tick() {
-  absl::MutexLock lock(&mutex_);
-  course_.Tick();
-}
-
-absl::Status Controller::CheckJob(uint64_t job) const {
-  if (job == config_.id.value()) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrFormat("this is job %016x (%s), the request names job %016x",
-                                                       config_.id.value(), config_.job.name(), job));
-}
-
-absl::Status Controller::CheckFingerprint(const std::string& who, uint64_t fingerprint) const {
-  if (fingerprint == config_.fingerprint) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrFormat(
-      "%s was started with another job file than the scheduler (fingerprint %016x, the scheduler's is %016x): start it "
-      "with the scheduler's job file and the same --set options",
-      who, fingerprint, config_.fingerprint));
-}
-
-void Controller::NoteProtocol(const std::string& who, const ProtocolVersion& theirs) {
-  if (std::string newer = NewerProtocol(who, theirs); !newer.empty()) job_.events.Add(std::move(newer));
-}
+      job_(config_, time, servers, *this, course_),
+      members_(job_, course_, *this) {}
 
 absl::StatusOr<wire::RegisterServerReply> Controller::RegisterServer(const wire::RegisterServerRequest& request) {
-  if (const std::string mistake = MemberNameMistake(request.name()); !mistake.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat("a server: ", mistake));
-  }
-  if (const std::string mistake = AddressMistake(request.address()); !mistake.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat("a server's address: ", mistake));
-  }
-  for (const std::string& text : {request.name(), request.address(), request.metrics_address()}) {
-    if (absl::Status fits = CheckLength("a server", text); !fits.ok()) return fits;
-  }
-  const std::string who = Called("server", request.name());
-  if (absl::Status speaks = CheckProtocol(who, ProtocolOf(request)); !speaks.ok()) return speaks;
-  if (absl::Status same = CheckFingerprint(who, request.job_fingerprint()); !same.ok()) return same;
-
   absl::MutexLock lock(&mutex_);
-  if (job_.phase.Ended()) return absl::FailedPreconditionError(absl::StrCat("the job has ended: ", job_.phase.reason));
-  if (absl::Status alone = CheckNoNamesake(request.name()); !alone.ok()) return alone;
-  job_.backups.deposed().erase(request.name());
-  course_.NoteServerMetrics(request);
-  MembershipActions actions;
-  for (const auto& [id, server] : job_.membership.servers()) {
-    if (server.name != request.name() || job_.phase.state != wire::JOB_TRAINING) continue;
-    job_.membership.ServerLost(id, server.incarnation, "was started again in the middle of training", actions);
-    course_.Apply(std::exchange(actions, {}));
-    if (job_.phase.Ended())
-      return absl::FailedPreconditionError(absl::StrCat("the job has ended: ", job_.phase.reason));
-    if (job_.Replicated()) break;  // another has its place
-    job_.shards.Renew(id);
-    break;
-  }
-  wire::RegisterServerReply reply;
-  reply.set_job(config_.id.value());
-  SetProtocol(reply);
-  if (const absl::StatusOr<ServerRef> spare = course_.RegisterSpare(request); spare.ok()) {
-    NoteProtocol(who, ProtocolOf(request));
-    reply.set_server(spare->server.value());
-    reply.set_incarnation(spare->incarnation.value());
-    return reply;
-  } else if (!absl::IsNotFound(spare.status())) {
-    return spare.status();
-  }
-  for (const auto& [id, server] : job_.membership.servers()) {
-    if (server.name == request.name()) job_.calls.Disconnect({id, server.incarnation});
-  }
-  absl::StatusOr<Membership::Registered> registered =
-      job_.membership.RegisterServer(request.name(), request.address(), time_.Now(), actions);
-  if (!registered.ok()) return registered.status();
-  const ServerRef server = {ServerId(registered->id), registered->incarnation};
-  job_.events.Add(absl::StrCat(who, " is there at ", request.address()));
-  NoteProtocol(who, ProtocolOf(request));
-  job_.shards.SetNotInstalled(server.server);
-  job_.servers.progress.erase(server.server);
-  job_.shards.SetLocal(server.server, request.has_local() ? std::optional(request.local()) : std::nullopt);
-  job_.calls.Connect(server, request.name(), request.address(), *this);
-  if (!job_.shards.placed()) {
-    course_.Place();
-  } else {
-    course_.SendInstall(server.server);
-  }
-  course_.Apply(actions);
-
-  reply.set_server(registered->id);
-  reply.set_incarnation(registered->incarnation.value());
-  return reply;
+  return members_.RegisterServer(request);
 }
 
-absl::Status Controller::CheckNoNamesake(const std::string& name) const {
-  const absl::Time now = time_.Now();
-  const auto check = [&](const std::string& there, const std::string& address, absl::Time heard) {
-    if (there != name || now - heard > config_.timeouts.server_dead()) return absl::OkStatus();
-    return absl::UnavailableError(absl::StrCat(
-        Called("server", name), " is there already, at ", address, ": its last heartbeat came ", Readable(now - heard),
-        " ago; allowed is another name, or this one when nothing was heard of it for ",
-        Readable(config_.timeouts.server_dead())));
-  };
-  absl::Status status;
-  for (const auto& [id, server] : job_.membership.servers()) {
-    if (server.state == ServerState::kLive) status.Update(check(server.name, server.address, server.heard));
-  }
-  for (const auto& [id, spare] : job_.Spares()) status.Update(check(spare.name, spare.address, spare.heard));
-  return status;
-}
-
-absl::Status Controller::LearnModel(const wire::RegisterWorkerRequest& request) {
-  if (job_.first_worker) {
-    if (absl::Status same = CheckSame(*job_.first_worker, request); !same.ok()) return same;
-    if (absl::Status kept = CheckDataKept(job_.data_kept, job_.goes_on_from, request); !kept.ok()) return kept;
-    if (job_.first_worker->data_fingerprint() == 0) job_.first_worker->set_data_fingerprint(request.data_fingerprint());
-    return absl::OkStatus();
-  }
-  absl::StatusOr<ModelLayout> layout = LayoutOf(request, config_.job.optimizer());
-  if (!layout.ok()) return layout.status();
-  job_.first_worker = request;
-  job_.first_worker->clear_version();  // of this process, not of the model
-  job_.shards.SetLayout(*layout);
-  job_.tasks.emplace(TasksConfig(config_.job, *layout));
-  return absl::OkStatus();
-}
-
-absl::StatusOr<wire::GetShardMapReply> Controller::GetShardMap(const wire::GetShardMapRequest& request) {
-  if (absl::Status job = CheckJob(request.job()); !job.ok()) return job;
+absl::StatusOr<wire::RegisterWorkerReply> Controller::RegisterWorker(const wire::RegisterWorkerRequest& request) {
   absl::MutexLock lock(&mutex_);
-  if (!job_.shards.placed())
-    return absl::UnavailableError(absl::StrCat("there is no shard map yet; the job ", JobView(job_).Missing()));
-  if (job_.moves.Unsaved())
-    return absl::UnavailableError("shards are changing hands, and that is not saved yet: ask again");
-  wire::GetShardMapReply reply;
-  reply.set_generation(job_.shards.generation().value());
-  reply.set_elements(job_.shards.layout().elements);
-  reply.set_trained_elements(job_.shards.layout().trained_elements);
-  reply.set_frozen_from(job_.shards.layout().frozen_from);
-  for (const auto& [id, server] : job_.membership.servers()) {
-    wire::ServerSpec& spec = *reply.add_servers();
-    spec.set_server(id.value());
-    spec.set_name(server.name);
-    spec.set_address(server.address);
-    spec.set_generation(job_.shards.GenerationOf(id).value());
-    if (const wire::LocalAddress* local = job_.shards.LocalOf(id)) *spec.mutable_local() = *local;
-  }
-  for (const ShardPlace& place : job_.shards.places()) *reply.add_shards() = ToWire(place);
-  return reply;
+  return members_.RegisterWorker(request);
 }
 
 absl::StatusOr<wire::HeartbeatReply> Controller::Heartbeat(const wire::HeartbeatRequest& request) {
-  if (absl::Status job = CheckJob(request.job()); !job.ok()) return job;
   absl::MutexLock lock(&mutex_);
-  const absl::Time now = time_.Now();
-  switch (request.role()) {
-    case wire::MEMBER_ROLE_SERVER:
-      return ServerHeartbeat(request, now);
-    case wire::MEMBER_ROLE_WORKER:
-      return WorkerHeartbeat(request, now);
-    default:
-      return absl::InvalidArgumentError(
-          absl::StrCat("a heartbeat has role ", request.role(), "; allowed are 1 (server) and 2 (worker)"));
-  }
+  return members_.Heartbeat(request);
 }
 
-absl::StatusOr<wire::HeartbeatReply> Controller::ServerHeartbeat(const wire::HeartbeatRequest& request,
-                                                                 absl::Time now) {
-  const ServerId id(request.member());
-  const Incarnation incarnation(request.incarnation());
-  if (job_.IsSpare({id, incarnation})) return SpareHeartbeat(request, now);
-  if (absl::Status alive = job_.membership.HeartbeatServer(id, incarnation, now); !alive.ok()) {
-    for (const auto& [name, drained] : job_.moves.drained()) {
-      if (drained.incarnation != incarnation) continue;
-      wire::HeartbeatReply leave;
-      leave.set_leave(true);
-      leave.set_leave_reason("it was drained");
-      return leave;
-    }
-    for (const auto& [name, deposed] : job_.backups.deposed()) {
-      if (deposed.incarnation != incarnation) continue;
-      return absl::FailedPreconditionError(
-          absl::StrCat(Called("server", name), " was given up, and another has its place: ", deposed.reason));
-    }
-    return alive;
-  }
-  course_.HearSnapshots(id, request.server());
-  course_.HearVersions(id, request.server(), now);
-  job_.servers.progress[id] = request.server();
-  if (request.server().durable() && job_.servers.durable.insert(id).second) course_.AnnounceDurable();
-  if (request.leaving()) {
-    MembershipActions actions;
-    job_.membership.ServerLost(id, incarnation, absl::StrCat("left: ", request.leaving_reason()), actions);
-    course_.Apply(actions);
-  }
-  wire::HeartbeatReply reply;
-  if (job_.membership.servers().at(id).incarnation == incarnation) {
-    const wire::BackupProgress& progress = request.server().backup();
-    reply.set_backup_released(job_.Replicated() ? job_.backups.Hear(id, progress, job_.Facts())
-                                                : job_.moves.Hear(id, progress));
-  }
-  reply.set_checkpoint_heard(course_.HearCheckpoint(id, request.server().checkpoint()));
-  reply.set_generation(job_.moves.PublicGeneration());
-  // Servers go last, so that no worker loses them in the middle of a step; by a call, which this is for those who
-  // missed.
-  reply.set_leave(now - job_.phase.stopping >= config_.timeouts.server_dead());
-  if (reply.leave()) reply.set_leave_reason(job_.phase.reason);
-  reply.set_job_ended(job_.phase.Ended());
-  return reply;
-}
-
-absl::StatusOr<wire::HeartbeatReply> Controller::WorkerHeartbeat(const wire::HeartbeatRequest& request,
-                                                                 absl::Time now) {
-  const Holder holder = {WorkerId(request.member()), Incarnation(request.incarnation())};
-  const wire::WorkerProgress* const progress = request.has_worker() ? &request.worker() : nullptr;
-  if (absl::Status alive = course_.HearWorker(holder, progress, now); !alive.ok()) return alive;
-  const Membership::Worker& worker = job_.membership.workers().at(holder.worker);
-  wire::HeartbeatReply reply;
-  reply.set_generation(job_.moves.PublicGeneration());
-  if (request.leaving()) {
-    if (request.range() != 0 && job_.tasks) {
-      const absl::Status left = job_.tasks->LeaveRange(holder, RangeId(request.range()), request.range_done_to());
-      if (!left.ok()) return left;
-      course_.FollowTraining(now);
-    }
-    job_.events.Add(absl::StrCat(Called("worker", worker.name), " leaves: ", request.leaving_reason()));
-    MembershipActions actions;
-    job_.membership.Leave(holder.worker, holder.incarnation, request.leaving_reason(), actions);
-    course_.WorkerGone(holder);
-    course_.Apply(actions);
-  } else if (worker.state == WorkerState::kLive && job_.phase.state == wire::JOB_STARTING) {
-    // Training begins for all at once: until then a worker that could train is told that it still joins.
-    reply.set_state(wire::WORKER_JOINING);
-  } else {
-    reply.set_state(ToWire(worker.state));
-    reply.set_first_clock(worker.first_clock.value());
-    reply.set_send_seed(job_.Trains(worker) && !job_.AllSeeded());
-  }
-  if (job_.Parting(now)) {
-    reply.set_leave(true);
-    reply.set_leave_reason(job_.phase.reason);
-    job_.workers.told_to_leave.insert(holder);
-  }
-  return reply;
+absl::StatusOr<wire::GetShardMapReply> Controller::GetShardMap(const wire::GetShardMapRequest& request) {
+  absl::MutexLock lock(&mutex_);
+  return members_.GetShardMap(request);
 }
 
 absl::StatusOr<wire::NextTaskReply> Controller::NextTask(const wire::NextTaskRequest& request) {
-  if (absl::Status job = CheckJob(request.job()); !job.ok()) return job;
   absl::MutexLock lock(&mutex_);
-  const absl::Time now = time_.Now();
-  const Holder holder = {WorkerId(request.worker()), Incarnation(request.incarnation())};
-  const wire::WorkerProgress* const progress = request.has_progress() ? &request.progress() : nullptr;
-  if (absl::Status alive = course_.HearWorker(holder, progress, now); !alive.ok()) return alive;
-  if (job_.phase.Ended() && !job_.Parting(now))
-    return absl::UnavailableError("the end of the job is being saved: ask again");
-  if (job_.phase.Ended()) return Hand(holder, LeaveWork{}, now);
-  const Membership::Worker& worker = job_.membership.workers().at(holder.worker);
-  if (job_.phase.state == wire::JOB_STARTING)
-    return absl::UnavailableError(absl::StrCat("the job ", JobView(job_).Missing()));
-  if (worker.state == WorkerState::kJoining) {
-    return absl::UnavailableError(
-        absl::StrCat(Called("worker", worker.name), " is still joining: a heartbeat says when it is live"));
-  }
-  if (request.range_done() != 0) {
-    const absl::Status finished = job_.tasks->FinishRange(holder, RangeId(request.range_done()));
-    if (!finished.ok()) return finished;
-    course_.FollowTraining(now);
-  }
-  const Work work = job_.tasks->Next(
-      {.holder = holder,
-       .live = worker.state == WorkerState::kLive,
-       .pace = {.samples_per_second = request.samples_per_second(),
-                .batch_size = RangeUnit(config_.job, job_.BatchSizeFor(holder.worker), job_.shards.layout()),
-                .workers = job_.membership.CountLive()},
-       .swift = !job_.tasks->EvaluationDue() || job_.Swift(holder.worker)});
-  if (std::holds_alternative<RegisterAgainWork>(work)) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(Called("worker", worker.name), " is on standby and there is work: register again"));
-  }
-  return Hand(holder, work, now);
+  return members_.NextTask(request);
 }
 
-wire::NextTaskReply Controller::Hand(const Holder& holder, const Work& work, absl::Time now) {
-  wire::NextTaskReply reply;
-  job_.membership.Excuse(holder.worker, holder.incarnation, absl::InfinitePast());
-  if (const auto* range = std::get_if<DataRange>(&work)) {
-    wire::RangeTask& task = *reply.mutable_range();
-    task.set_range(range->id.value());
-    task.set_epoch(range->epoch);
-    task.set_begin(range->begin);
-    task.set_end(range->end);
-    task.set_batch_size(job_.BatchSizeFor(holder.worker));
-    job_.workers.work_since[holder] = now;
-    job_.membership.Excuse(holder.worker, holder.incarnation, now + config_.timeouts.task_lease);
-  } else if (const auto* evaluation = std::get_if<EvaluationWork>(&work)) {
-    wire::EvaluateTask& task = *reply.mutable_evaluate();
-    task.set_epoch(evaluation->epoch);
-    task.set_final(evaluation->final);
-    task.set_at_samples(evaluation->at_samples);
-    if (evaluation->final) job_.phase.trained = std::min(job_.phase.trained, now);
-    job_.workers.measured[holder] = job_.StandingAt(now);
-    task.set_run_folder(config_.run_folder);
-    job_.workers.work_since[holder] = now;
-  } else if (std::holds_alternative<LeaveWork>(work)) {
-    reply.mutable_leave()->set_reason(job_.phase.reason);
-    job_.workers.told_to_leave.insert(holder);
-  } else {
-    reply.mutable_standby()->set_retry_ms(
-        static_cast<uint32_t>(absl::ToInt64Milliseconds(kStandbyRetryHeartbeats * config_.timeouts.heartbeat)));
-    MembershipActions actions;
-    job_.membership.Standby(holder.worker, holder.incarnation, actions);
-    if (!actions.empty()) job_.events.Add(absl::StrCat(job_.NameOf(holder.worker), " stands by: nothing to do"));
-    course_.TrainsNoMore(holder);
-    course_.Apply(actions);
-  }
-  return reply;
+absl::Status Controller::ReportEvaluation(const wire::EvaluationReport& request) {
+  absl::MutexLock lock(&mutex_);
+  return members_.ReportEvaluation(request);
 }
 
 absl::Status Controller::ReportExit(const wire::ReportExitRequest& request) {
-  if (absl::Status job = CheckJob(request.job()); !job.ok()) return job;
   absl::MutexLock lock(&mutex_);
-  MembershipActions actions;
-  bool known = false;
-  if (request.role() == wire::MEMBER_ROLE_SERVER) {
-    for (const auto& [id, server] : job_.membership.servers()) {
-      if (server.name != request.name()) continue;
-      known = true;
-      job_.membership.ServerLost(id, server.incarnation, request.reason(), actions);
-      break;
-    }
-    known = known || job_.backups.deposed().contains(request.name());
-    if (const auto drained = job_.moves.drained().find(request.name()); drained != job_.moves.drained().end()) {
-      known = true;
-      job_.calls.Disconnect({drained->second.server, drained->second.incarnation});
-    }
-    for (const auto& [id, spare] : job_.Spares()) {
-      if (spare.name != request.name()) continue;
-      known = true;
-      course_.DropSpare(id, request.reason());
-      break;
-    }
-  } else {
-    for (const auto& [id, worker] : job_.membership.workers()) {
-      if (worker.name != request.name()) continue;
-      known = true;
-      job_.membership.Expel(id, worker.incarnation, request.reason(), actions);
-    }
-  }
-  if (!known && !job_.phase.Ended()) {
-    job_.workers.early_exits[request.name()] = request.reason();
-    // Any peer chooses this name. The role in front keeps it from reading like another event.
-    const char* const role = request.role() == wire::MEMBER_ROLE_SERVER ? "server" : "worker";
-    job_.events.Add(absl::StrCat(Called(role, request.name()), " ended before it registered: ", request.reason()),
-                    request.announced() ? Audience::kRecord : Audience::kPeople);
-  }
-  job_.exit_audience = request.announced() ? Audience::kRecord : Audience::kPeople;
-  course_.Apply(actions);
-  job_.exit_audience = Audience::kPeople;
-  return absl::OkStatus();
+  return members_.ReportExit(request);
 }
 
 absl::StatusOr<wire::FindImagesReply> Controller::FindImages(const wire::FindImagesRequest& request) {
-  if (absl::Status same = CheckFingerprint("a worker that asks for images", request.job_fingerprint()); !same.ok()) {
-    return same;
-  }
+  const absl::Status same = CheckFingerprint(config_, "a worker that asks for images", request.job_fingerprint());
+  if (!same.ok()) return same;
   absl::MutexLock lock(&images_mutex_);
   return images_.Ask(request, time_.Now());
+}
+
+wire::GetStatusReply Controller::GetStatus() {
+  absl::MutexLock lock(&mutex_);
+  // The last word: what became of the last checkpoint is in it.
+  job_.phase.status_seen = job_.phase.status_seen || job_.phase.stopping != absl::InfiniteFuture();
+  return JobView(job_).Status();
+}
+
+absl::StatusOr<wire::CheckpointReply> Controller::Checkpoint(const wire::CheckpointRequest& request) {
+  absl::MutexLock lock(&mutex_);
+  return RequestCheckpoint(job_, request);
+}
+
+absl::StatusOr<wire::ChangeServersReply> Controller::ChangeServers(const wire::ChangeServersRequest& request) {
+  absl::MutexLock lock(&mutex_);
+  if (job_.phase.Ended()) return absl::FailedPreconditionError(absl::StrCat("the job has ended: ", job_.phase.reason));
+  if (job_.phase.state == wire::JOB_STARTING) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("servers change while training goes on; the job ", JobView(job_).Missing()));
+  }
+  return job_.moves.Change(request);
+}
+
+void Controller::StopJob(const std::string& reason, bool failed) {
+  absl::MutexLock lock(&mutex_);
+  course_.End(failed ? wire::JOB_FAILED : wire::JOB_STOPPED, reason);
+}
+
+void Controller::Dismiss(const std::string& reason) {
+  absl::MutexLock lock(&mutex_);
+  // If training never began, nobody asks how the job ended.
+  if (job_.phase.Ended() || job_.phase.state == wire::JOB_STARTING) job_.phase.status_seen = true;
+  course_.End(wire::JOB_STOPPED, reason);
+}
+
+void Controller::NoteObserved(const wire::EvaluationReport& report, uint64_t samples_applied) {
+  absl::MutexLock lock(&mutex_);
+  scheduler::NoteObserved(job_, report, samples_applied);
+}
+
+void Controller::Installed(ServerRef server, const wire::InstallShardsReply& reply) {
+  absl::MutexLock lock(&mutex_);
+  course_.Installed(server, reply);
+}
+
+void Controller::MembersInstalled(ServerRef server, const wire::SetMembersReply& reply) {
+  absl::MutexLock lock(&mutex_);
+  course_.MembersInstalled(server, reply);
+}
+
+void Controller::Stopped(ServerRef server) {
+  absl::MutexLock lock(&mutex_);
+  course_.Stopped(server);
+}
+
+void Controller::CheckpointBegun(ServerRef server, const wire::BeginCheckpointRequest& request,
+                                 const absl::StatusOr<wire::BeginCheckpointReply>& reply) {
+  absl::MutexLock lock(&mutex_);
+  job_.checkpoints.Answered(server.server, request, reply, CheckpointFacts(job_, time_.Now()));
+  SendCheckpointCall(job_);
+}
+
+void Controller::TakeRefused(ServerRef server, const wire::TakeShardsRequest& request, const absl::Status& status) {
+  absl::MutexLock lock(&mutex_);
+  job_.moves.Refused(server.server, request.move(), status, job_.Facts());
+}
+
+void Controller::Refused(ServerRef server, const absl::Status& status) {
+  absl::MutexLock lock(&mutex_);
+  course_.Refused(server, status);
+}
+
+void Controller::Tick() {
+  absl::MutexLock lock(&mutex_);
+  TickJob(job_, course_);
+}
+
+bool Controller::finished() const {
+  absl::MutexLock lock(&mutex_);
+  return job_.phase.finished;
+}
+
+wire::JobState Controller::state() const {
+  absl::MutexLock lock(&mutex_);
+  return job_.phase.state;
+}
+
+bool Controller::StoppedUnsaved() const {
+  absl::MutexLock lock(&mutex_);
+  return job_.StoppedUnsaved();
+}
+
+state::Scheduler Controller::Save(absl::Time wall_time) const {
+  absl::MutexLock lock(&mutex_);
+  return SaveState(job_, wall_time);
+}
+
+void Controller::StateKept(const state::Scheduler& state) {
+  absl::MutexLock lock(&mutex_);
+  job_.phase.end_kept =
+      job_.phase.end_kept || (state.job_state() != wire::JOB_STARTING && state.job_state() != wire::JOB_TRAINING);
+  for (const auto& [server, actions] : job_.backups.Kept(state)) course_.ShardsChanged(server, actions);
+  job_.moves.Kept(state);
+}
+
+absl::Status Controller::Restore(const state::Scheduler& state, absl::Time wall_time) {
+  absl::MutexLock lock(&mutex_);
+  return RestoreState(state, wall_time, job_, course_, *this);
+}
+
+absl::Status Controller::GoOnFrom(const checkpoint::Manifest& manifest, const std::string& folder) {
+  absl::MutexLock lock(&mutex_);
+  return GoOnFromCheckpoint(manifest, folder, job_, course_);
+}
+
+CheckpointDuty Controller::DueOnDisk() const {
+  absl::MutexLock lock(&mutex_);
+  return {job_.checkpoints.to_commit(), job_.checkpoints.failed(), job_.goes_on_from};
+}
+
+void Controller::CheckpointCommitted(const absl::StatusOr<std::string>& folder) {
+  absl::MutexLock lock(&mutex_);
+  job_.checkpoints.Committed(folder, CheckpointFacts(job_, time_.Now()));
+}
+
+std::vector<Report> Controller::TakeReports() {
+  absl::MutexLock lock(&mutex_);
+  return std::exchange(job_.reports, {});
+}
+
+std::optional<std::vector<EpochFigures>> Controller::TakeEpochs() {
+  absl::MutexLock lock(&mutex_);
+  return job_.epoch_book.TakeNews();
+}
+
+std::deque<std::string> Controller::TakeEvents() {
+  absl::MutexLock lock(&mutex_);
+  return job_.events.Take();
+}
+
+void Controller::EventsRecorded() {
+  absl::MutexLock lock(&mutex_);
+  job_.events.Recorded();
+}
+
+void Controller::AddEvent(const std::string& event) {
+  absl::MutexLock lock(&mutex_);
+  job_.events.Add(event);
+}
+
+wire::JobStatus Controller::View() const {
+  absl::MutexLock lock(&mutex_);
+  return JobPage(job_).View();
+}
+
+RunSummary Controller::Summary() {
+  absl::MutexLock lock(&mutex_);
+  return JobSummary(job_).Summary();
+}
+
+MembersView Controller::Members() const {
+  absl::MutexLock lock(&mutex_);
+  return JobSummary(job_).Members();
 }
 
 }  // namespace slackline::scheduler

@@ -1,8 +1,6 @@
-// Members: what follows when they come, live, die and leave; the start and the end.
 #include "scheduler/control/job_course.h"
 
 #include <map>
-#include <set>
 #include <string>
 #include <variant>
 
@@ -12,15 +10,33 @@
 #include "common/counted.h"
 #include "common/job/push_samples.h"
 #include "common/slowdown.h"
+#include "scheduler/control/job_figures.h"
 #include "scheduler/control/job_view.h"
 
 namespace slackline::scheduler {
 namespace {
 
-// Once all is said: how long a supervisor has to ask how it ended.
-constexpr absl::Duration kStatusLinger = absl::Seconds(5);
-
-absl::Duration ServerReturn(const job::Job& job) { return absl::Seconds(job.durability().server_return_s()); }
+Tasks::Config TasksConfig(const RunningJob& running) {
+  const job::Job& job = running.config.job;
+  Tasks::Config tasks;
+  tasks.ranges.samples_per_epoch = running.shards.layout().train_samples;
+  tasks.ranges.epochs = job.training().epochs();
+  // Whole pushes.
+  tasks.ranges.batch_size = running.RangeUnit(job.training().batch_size());
+  if (job.local().steps() > 0 && job.local().lease_s() == 0) {
+    tasks.ranges.first_batches = std::max(1u, tasks.ranges.first_batches / job.local().steps());
+  } else if (TrainsLocally(job)) {
+    // A range is one round.
+    tasks.ranges.first_batches = 1;
+    tasks.ranges.range_duration = absl::ZeroDuration();
+  }
+  tasks.evaluate_every_epochs = job.training().evaluate_every_epochs();
+  if (const uint64_t every = job.training().evaluate_every_samples(); every > 0) {
+    // Ranges have each image once.
+    tasks.evaluate_every_samples = std::max<uint64_t>(1, every / PassesOfPush(job));
+  }
+  return tasks;
+}
 
 }  // namespace
 
@@ -91,30 +107,32 @@ void JobCourse::Act(const ServerDeadAction& action) {
   // From the first of several deaths on, until its shards are back.
   job_.servers.lost_since.try_emplace(action.server, now);
   job_.calls.Disconnect({action.server, action.incarnation});
-  job_.events.Add(absl::StrCat(what, "; training waits up to ", absl::FormatDuration(ServerReturn(job_.config.job)),
+  job_.events.Add(absl::StrCat(what, "; training waits up to ", absl::FormatDuration(job_.ServerReturn()),
                                " for it to come back and go on from its snapshots"));
 }
 
-void JobCourse::FailIfServersStayAway(absl::Time now) {
-  for (const auto& [id, since] : job_.servers.lost_since) {
-    if (now - since <= ServerReturn(job_.config.job)) continue;
-    const Membership::Server& server = job_.membership.servers().at(id);
-    return End(
-        wire::JOB_FAILED,
-        absl::StrCat(Called("server", server.name), " died ", Readable(now - since), " ago, and ",
-                     server.state == ServerState::kLive ? "its shards are not back" : "was not started again",
-                     "; allowed are ", absl::FormatDuration(ServerReturn(job_.config.job)),
-                     " (durability.server_return_s)",
-                     job_.Replicated() ? "" : absl::StrCat("; its snapshots are in ", job_.config.snapshot_folder)));
-  }
-}
-
 void JobCourse::WorkerGone(const Holder& holder) {
-  TrainsNoMore(holder);
+  TrainsNoMore(job_, holder);
   job_.workers.work_since.erase(holder);
   job_.workers.measured.erase(holder);
   job_.room.WorkerGone(holder);
   if (job_.tasks) job_.tasks->Gone(holder);
+}
+
+absl::Status JobCourse::LearnModel(const wire::RegisterWorkerRequest& request) {
+  if (job_.first_worker) {
+    if (absl::Status same = CheckSame(*job_.first_worker, request); !same.ok()) return same;
+    if (absl::Status kept = CheckDataKept(job_.data_kept, job_.goes_on_from, request); !kept.ok()) return kept;
+    if (job_.first_worker->data_fingerprint() == 0) job_.first_worker->set_data_fingerprint(request.data_fingerprint());
+    return absl::OkStatus();
+  }
+  absl::StatusOr<ModelLayout> layout = LayoutOf(request, job_.config.job.optimizer());
+  if (!layout.ok()) return layout.status();
+  job_.first_worker = request;
+  job_.first_worker->clear_version();  // of this process, not of the model
+  job_.shards.SetLayout(*layout);
+  job_.tasks.emplace(TasksConfig(job_));
+  return absl::OkStatus();
 }
 
 void JobCourse::Place() {
@@ -171,28 +189,53 @@ void JobCourse::SendInstall(ServerId server) {
   job_.backups.Install(server);
 }
 
-void JobCourse::Restored(ServerId server, const wire::InstallShardsReply& reply) {
-  for (const wire::RestoredWorker& restored : reply.restored()) {
-    const Holder holder = {WorkerId(restored.worker()), Incarnation(restored.incarnation())};
-    job_.progress.Restored(server, holder, restored, job_.time.Now() + 2 * job_.config.timeouts.heartbeat);
-    // The others report it themselves with their next step; or this does when they leave without one.
-    const auto worker = job_.membership.workers().find(holder.worker);
-    const bool trains = worker != job_.membership.workers().end() && worker->second.incarnation == holder.incarnation &&
-                        job_.Trains(worker->second) && job_.phase.trained == absl::InfiniteFuture();
-    if (!trains) TrainsNoMore(holder);
+void JobCourse::Installed(ServerRef server, const wire::InstallShardsReply& reply) {
+  auto found = job_.membership.servers().find(server.server);
+  if (found == job_.membership.servers().end() || found->second.incarnation != server.incarnation) return;
+  if (found->second.state != ServerState::kLive) return;  // it was given up meanwhile
+  if (job_.backups.Promoting(server.server)) return;      // that was what it was told before
+  job_.shards.SetInstalled(server.server);
+  if (const auto lost = job_.servers.lost_since.find(server.server); lost != job_.servers.lost_since.end()) {
+    job_.events.Add(absl::StrCat(Called("server", found->second.name),
+                                 job_.Replicated() ? " has taken over, " : " goes on from its snapshots, ",
+                                 Readable(job_.time.Now() - lost->second),
+                                 job_.Replicated() ? " after the other was found dead" : " after it died"));
+    job_.servers.lost_since.erase(lost);
+    NoteRestored(job_, server.server, reply);
+  }
+  job_.moves.Installed(server.server, job_.Facts());
+  BeginIfReady();
+}
+
+void JobCourse::MembersInstalled(ServerRef server, const wire::SetMembersReply& reply) {
+  // A reply for the shards that the server had before does not count: it must take the set with its present ones.
+  if (reply.generation() != 0 && Generation(reply.generation()) != job_.shards.GenerationOf(server.server)) return;
+  MembershipActions actions;
+  job_.membership.MembersInstalled(server.server, server.incarnation, Epoch(reply.epoch()),
+                                   Clock64(reply.clock_min_largest()), actions);
+  Apply(actions);
+}
+
+void JobCourse::Stopped(ServerRef server) {
+  if (job_.IsSpare(server)) {
+    job_.Spares().erase(server.server);
+  } else if (const auto member = job_.membership.servers().find(server.server);
+             member != job_.membership.servers().end() && member->second.incarnation == server.incarnation) {
+    job_.servers.stopped.insert(server.server);
+  } else {
+    job_.calls.Disconnect(server);  // drained
   }
 }
 
-void JobCourse::TrainsNoMore(const Holder& holder) {
-  job_.progress.Left(holder);
-  if (const uint64_t lost = job_.progress.TakeUnreported(holder); lost > 0)
-    AddLossEvent(holder, lost, ", after its last step");
-}
-
-void JobCourse::AddLossEvent(const Holder& holder, uint64_t lost, absl::string_view when) {
-  job_.events.Add(absl::StrCat(lost, " answered sub-pushes of ", job_.NameOf(holder.worker), " were lost", when,
-                               ": shards went on from snapshots that did not have them yet. Their samples count as "
-                               "trained, and are not trained again"));
+void JobCourse::Refused(ServerRef server, const absl::Status& status) {
+  if (job_.IsSpare(server)) return DropSpare(server.server, std::string(status.message()));
+  auto found = job_.membership.servers().find(server.server);
+  if (found == job_.membership.servers().end() || found->second.incarnation != server.incarnation) return;
+  // A server that refuses calls cannot be told to stop, so nobody waits for it.
+  job_.servers.stopped.insert(server.server);
+  if (found->second.state != ServerState::kLive && !job_.phase.Ended()) return;  // it was given up meanwhile
+  End(wire::JOB_FAILED, absl::StrCat(Called("server", found->second.name),
+                                     " refused a call of the scheduler: ", std::string(status.message())));
 }
 
 void JobCourse::BeginIfReady() {
@@ -246,71 +289,16 @@ void JobCourse::ServerLeft(ServerId server, const MembershipActions& actions) {
   Apply(actions);
 }
 
-void JobCourse::NoteServerMetrics(const wire::RegisterServerRequest& request) {
-  std::set<std::string> names = {request.name()};
-  for (const auto& [id, server] : job_.membership.servers()) names.insert(server.name);
-  for (const auto& [id, spare] : job_.Spares()) names.insert(spare.name);
-  std::erase_if(job_.servers.metrics, [&](const auto& entry) { return !names.contains(entry.first); });
-  job_.servers.metrics[request.name()] = request.metrics_address();
-}
-
-void JobCourse::ForgetDeparted() {
-  for (const WorkerId worker : job_.membership.ForgetDeparted()) {
-    job_.workers.origins.erase(worker);
-    job_.workers.claims.Drop(worker);
-    job_.progress.Forget(worker);
-    job_.batch_sizes.Forget(worker);
-    std::erase_if(job_.workers.told_to_leave, [&](const Holder& holder) { return holder.worker == worker; });
-  }
-}
-
 void JobCourse::End(wire::JobState state, const std::string& reason) {
   if (job_.phase.Ended()) return;
   const bool trained = job_.phase.state == wire::JOB_TRAINING;
   job_.phase.ended = job_.time.Now();
   if (trained && job_.progress.totals().samples() > job_.progress.latest().totals.samples())
-    AddReport(job_.phase.ended);
+    AddReport(job_, job_.phase.ended);
   job_.phase.state = state;
   job_.phase.reason = reason;
   const absl::string_view how = state == wire::JOB_DONE ? "done" : state == wire::JOB_FAILED ? "failed" : "stopped";
   job_.events.Add(absl::StrFormat("the job is %s: %s", how, reason));
-}
-
-bool JobCourse::AllWorkersGone(absl::Time now) const {
-  for (const auto& [id, worker] : job_.membership.workers()) {
-    if (worker.state == WorkerState::kDead || worker.state == WorkerState::kLeft) continue;
-    const bool told = job_.workers.told_to_leave.contains({id, worker.incarnation});
-    if (!told || now - worker.heard <= job_.config.timeouts.lease()) return false;
-  }
-  return true;
-}
-
-bool JobCourse::AllServersGone() const {
-  for (const auto& [id, server] : job_.membership.servers()) {
-    if (server.state == ServerState::kLive && !job_.servers.stopped.contains(id)) return false;
-  }
-  return job_.Spares().empty();
-}
-
-void JobCourse::PartTick(absl::Time now) {
-  if (!job_.Parting(now)) return;
-  if (job_.phase.stopping == absl::InfiniteFuture()) {
-    WatchCheckpoints(now);
-    if (!AllWorkersGone(now) && now - job_.phase.ended <= job_.config.timeouts.worker_dead()) return;
-    if (AwaitsLastCheckpoint(now)) return;
-    job_.phase.stopping = now;
-    wire::StopRequest request;
-    request.set_job(job_.config.id.value());
-    request.set_reason(job_.phase.reason);
-    request.set_remove_snapshots(job_.phase.state == wire::JOB_DONE);
-    for (const auto& [id, server] : job_.membership.servers()) {
-      if (server.state == ServerState::kLive) job_.calls.Stop({id, server.incarnation}, request);
-    }
-    for (const auto& [id, spare] : job_.Spares()) job_.calls.Stop({id, spare.incarnation}, request);
-  }
-  const bool alone = AllServersGone() || now - job_.phase.stopping > job_.config.timeouts.failover();
-  if (alone && (job_.config.unwatched || job_.phase.status_seen || now - job_.phase.stopping >= kStatusLinger))
-    job_.phase.finished = true;
 }
 
 }  // namespace slackline::scheduler

@@ -1,4 +1,3 @@
-// The status for `slackline status` and for clients.
 #include "scheduler/control/job_view.h"
 
 #include <algorithm>
@@ -8,7 +7,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "common/job/push_samples.h"
 #include "common/metrics/test_accuracy.h"
 #include "scheduler/watch/early_stopping.h"
 
@@ -94,11 +92,23 @@ std::string JobView::Missing() const {
   return absl::StrJoin(missing, "; ");
 }
 
-std::optional<double> JobView::SecondsLeft(absl::Time now) const {
-  const double rate = job_.phase.Ended() || !job_.tasks ? 0 : job_.progress.SamplesPerSecondLately(now);
-  if (rate <= 0) return std::nullopt;
-  const uint64_t left = (job_.tasks->ranges().samples_total() - job_.SamplesDone()) * PassesOfPush(job_.config.job);
-  return static_cast<double>(left) / rate;
+wire::GetStatusReply JobView::Status() const {
+  const absl::Time now = job_.time.Now();
+  wire::GetStatusReply reply;
+  reply.set_job(job_.config.id.value());
+  reply.set_name(job_.config.job.name());
+  reply.set_state(job_.phase.state);
+  reply.set_reason(job_.phase.state == wire::JOB_STARTING ? Missing() : job_.phase.reason);
+  FillProgress(now, reply);
+  FillMembers(now, reply);
+  job_.checkpoints.Fill(now, reply);
+  for (const std::string& event : job_.events.recent()) reply.add_events(event);
+  reply.set_event_count(job_.events.count());
+  if (job_.evaluations.last()) *reply.mutable_evaluation() = *job_.evaluations.last();
+  reply.set_page(job_.config.page);
+  if (job_.progress.energy().metered())
+    *reply.mutable_energy() = job_.progress.energy().View(job_.phase.ElapsedSeconds(now));
+  return reply;
 }
 
 void JobView::FillProgress(absl::Time now, wire::GetStatusReply& reply) const {
@@ -112,7 +122,7 @@ void JobView::FillProgress(absl::Time now, wire::GetStatusReply& reply) const {
   reply.set_samples_total(total);
   reply.set_step(job_.progress.totals().steps());
   reply.set_samples_per_second(samples_per_second);
-  reply.set_seconds_left(SecondsLeft(now).value_or(0));
+  reply.set_seconds_left(job_.SecondsLeft(now).value_or(0));
   reply.set_elapsed_seconds(job_.phase.ElapsedSeconds(now));
   if (latest.loss) reply.set_loss(*latest.loss);
   if (latest.accuracy) reply.set_train_accuracy(*latest.accuracy);

@@ -1,6 +1,7 @@
 #include "scheduler/control/running_job.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "absl/strings/str_cat.h"
 #include "common/job/push_samples.h"
@@ -109,6 +110,12 @@ bool RunningJob::MayComeBack(ServerId server) const {
   return !config.snapshot_folder.empty() && phase.state == wire::JOB_TRAINING && servers.durable.contains(server);
 }
 
+bool RunningJob::StoppedUnsaved() const {
+  const bool trained = phase.began != absl::InfiniteFuture() && progress.totals().samples() != checkpoints.samples();
+  return phase.state == wire::JOB_STOPPED && config.keeps_state && !config.snapshot_folder.empty() &&
+         config.job.checkpoint().at_end() && trained;
+}
+
 uint64_t RunningJob::SamplesDone() const {
   if (!tasks) return 0;
   const DataRanges& ranges = tasks->ranges();
@@ -122,6 +129,13 @@ uint32_t RunningJob::EpochsTrained() const {
 }
 
 uint32_t RunningJob::EpochInProgress() const { return std::min(EpochsTrained() + 1, config.job.training().epochs()); }
+
+std::optional<double> RunningJob::SecondsLeft(absl::Time now) const {
+  const double rate = phase.Ended() || !tasks ? 0 : progress.SamplesPerSecondLately(now);
+  if (rate <= 0) return std::nullopt;
+  const uint64_t left = (tasks->ranges().samples_total() - SamplesDone()) * PassesOfPush(config.job);
+  return static_cast<double>(left) / rate;
+}
 
 EvaluationSummary RunningJob::StandingAt(absl::Time now) const {
   const state::Totals& totals = progress.totals();
@@ -140,6 +154,11 @@ uint32_t RunningJob::BatchSizeFor(WorkerId worker) const {
     if (member.state == WorkerState::kLive) live.push_back(id);
   }
   return batch_sizes.For(worker, live);
+}
+
+uint32_t RunningJob::RangeUnit(uint32_t batch_size) const {
+  constexpr uint64_t kMost = std::numeric_limits<uint32_t>::max();
+  return static_cast<uint32_t>(std::min(ImagesOfPush(config.job, batch_size, shards.layout().train_samples), kMost));
 }
 
 bool RunningJob::Swift(WorkerId worker) const {

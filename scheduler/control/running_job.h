@@ -1,6 +1,7 @@
 // RunningJob: all that a scheduler knows of its job, and what follows from that without changing it.
 //
-// The controller guards it by its lock. JobView reads it for people; JobCourse changes it as events and time demand.
+// The controller guards it by its lock. JobView, JobPage and JobSummary read it; JobCourse changes it as members come
+// and go, TickJob() as time demands.
 #pragma once
 
 #include <algorithm>
@@ -140,14 +141,21 @@ struct RunningJob {
   std::vector<std::pair<WorkerId, Incarnation>> Holders() const;
   // True if the server's shards are on disk and training can wait for the server.
   bool MayComeBack(ServerId server) const;
+  absl::Duration ServerReturn() const { return absl::Seconds(config.job.durability().server_return_s()); }
+  // Answers as Controller::StoppedUnsaved() says.
+  bool StoppedUnsaved() const;
   // Returns the samples trained, of all epochs; runs backwards only for ranges that are given out again.
   uint64_t SamplesDone() const;
   uint32_t EpochsTrained() const;
   uint32_t EpochInProgress() const;
+  // Returns the time until all is trained, at the speed of the latest minutes; nullopt if it cannot be told.
+  std::optional<double> SecondsLeft(absl::Time now) const;
   // Returns the figures of an evaluation that begins now.
   EvaluationSummary StandingAt(absl::Time now) const;
   // Returns the number of samples in each batch of the worker's next range.
   uint32_t BatchSizeFor(WorkerId worker) const;
+  // Returns the number of images that a range has for each whole push of batches of this size.
+  uint32_t RangeUnit(uint32_t batch_size) const;
   // True unless a worker that could do its work is known to be much faster.
   bool Swift(WorkerId worker) const;
 

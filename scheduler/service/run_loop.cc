@@ -43,10 +43,12 @@ class Record {
  public:
   Record(Controller& controller, const RunRecord& record) : controller_(controller), record_(record) {}
 
-  void Write() {
+  // Returns whether there were events.
+  bool Write() {
     const absl::Time wall_time = absl::Now();
     absl::Status status = record_.folder.Flush();
-    for (const std::string& event : controller_.TakeEvents()) {
+    const std::deque<std::string> events = controller_.TakeEvents();
+    for (const std::string& event : events) {
       status.Update(record_.folder.WriteEvent(event, wall_time));
       if (record_.history != nullptr) record_.history->AddEvent(event, wall_time);
     }
@@ -58,6 +60,7 @@ class Record {
       if (record_.history != nullptr) record_.history->Add(report);
     }
     Note(status, lines_);
+    return !events.empty();
   }
 
   // Writes the summary again until it is there; now and then where the disk is full.
@@ -146,9 +149,8 @@ class CheckpointFolder {
   CheckpointFolder(Controller& controller, const RunRecord& record) : controller_(controller), record_(record) {}
 
   void Look() {
-    const std::optional<checkpoint::Manifest> manifest = controller_.CheckpointToCommit();
-    if (manifest) Commit(*manifest);
-    const uint64_t failed = controller_.CheckpointThatFailed();
+    if (CheckpointDuty due = controller_.DueOnDisk(); due.to_commit) Commit(*std::move(due.to_commit));
+    const uint64_t failed = controller_.DueOnDisk().failed;
     if (failed == tidied_) return;
     tidied_ = failed;
     Complain(checkpoint::PrunePartial(record_.checkpoints, failed));
@@ -174,7 +176,8 @@ class CheckpointFolder {
     Complain(checkpoint::PrunePartial(record_.checkpoints, number));
     // A run that fails again and again must not replace what was good by what it fails with.
     if (controller_.state() == wire::JOB_FAILED) return;
-    Complain(checkpoint::Prune(record_.checkpoints, record_.checkpoints_kept, controller_.GoesOnFrom()).status());
+    Complain(checkpoint::Prune(record_.checkpoints, record_.checkpoints_kept, controller_.DueOnDisk().goes_on_from)
+                 .status());
   }
   static void Complain(const absl::Status& status) {
     if (!status.ok()) log::Error("cannot delete old checkpoints: ", std::string(status.message()));
@@ -206,10 +209,11 @@ class Onlookers {
     const absl::Time now = time_.Now();
     if (now < due_) return;
     due_ = now + kEvery;
-    record_.metrics.Publish(controller_.Members());
+    const MembersView members = controller_.Members();
+    record_.metrics.Publish(members);
     record_.metrics.run_disk.Look(record_.path);
     record_.metrics.checkpoint_disk.Look(record_.checkpoints);
-    if (record_.targets != nullptr) Note(record_.targets->Write(controller_.ScrapeTargets()));
+    if (record_.targets != nullptr) Note(record_.targets->Write(members.scrape_targets));
   }
 
   void End() {
@@ -300,9 +304,8 @@ void RunUntilFinished(Controller& controller, const RunRecord& record, absl::Dur
       begun = true;
       if (record.on_begin != nullptr) Complain(record.on_begin());
     }
-    news = controller.HasEvents() || news;
     // What is done is said first: a scheduler that dies in between does it again, and says so.
-    written.Write();
+    news = written.Write() || news;
     if (saver.Save(news)) news = false;
     epochs.Look(/*now=*/false);
     onlookers.Look();

@@ -62,7 +62,7 @@ class ControllerCheckpoint : public testing::Test {
     return false;
   }
   checkpoint::Manifest Commit() {
-    const auto manifest = controller().CheckpointToCommit();
+    const auto manifest = controller().DueOnDisk().to_commit;
     EXPECT_TRUE(manifest.has_value());
     if (manifest) controller().CheckpointCommitted("/checkpoints/one");
     return manifest.value_or(checkpoint::Manifest());

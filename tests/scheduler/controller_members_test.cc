@@ -13,7 +13,7 @@ class ControllerMembers : public testing::Test {
  protected:
   static std::vector<std::string> Addresses(FakeCluster& cluster) {
     std::vector<std::string> addresses;
-    for (const ScrapeTarget& target : cluster.controller().ScrapeTargets()) {
+    for (const ScrapeTarget& target : cluster.controller().Members().scrape_targets) {
       addresses.push_back(target.address);
     }
     return addresses;
@@ -26,7 +26,7 @@ TEST_F(ControllerMembers, TargetsAreThoseWhoAreThere) {
   EXPECT_THAT(Addresses(cluster_), ElementsAre());
   cluster_.Start();
   EXPECT_THAT(Addresses(cluster_), ElementsAre("ps-1:9", "ps-2:9", "w-1:9", "w-2:9"));
-  const std::vector<ScrapeTarget> targets = cluster_.controller().ScrapeTargets();
+  const std::vector<ScrapeTarget> targets = cluster_.controller().Members().scrape_targets;
   EXPECT_EQ(targets[0], (ScrapeTarget{"ps-1:9", "ps-1", "server"}));
   EXPECT_EQ(targets[3], (ScrapeTarget{"w-2:9", "w-2", "worker"}));
   cluster_.Silence("w-1");

@@ -1,4 +1,5 @@
-// Figures for programs: summary.json, and what monitoring sees of the members.
+#include "scheduler/control/job_summary.h"
+
 #include <algorithm>
 #include <map>
 
@@ -17,12 +18,12 @@ constexpr char kForgottenWorkers[] = "(earlier workers)";
 
 }  // namespace
 
-RunSummary JobView::Summary() const {
+RunSummary JobSummary::Summary() const {
   const job::Job& job = job_.config.job;
   RunSummary summary;
   summary.name = job.name();
   summary.state = NameOf(job_.phase.state);
-  summary.reason = job_.phase.state == wire::JOB_STARTING ? Missing() : job_.phase.reason;
+  summary.reason = job_.phase.state == wire::JOB_STARTING ? JobView(job_).Missing() : job_.phase.reason;
   summary.mode = absl::AsciiStrToLower(job::Consistency::Mode_Name(job.consistency().mode()));
   summary.seed = job.seed();
   summary.workers = job.cluster().workers();
@@ -56,7 +57,7 @@ RunSummary JobView::Summary() const {
   return summary;
 }
 
-std::vector<WorkerSummary> JobView::SummariseWorkers() const {
+std::vector<WorkerSummary> JobSummary::SummariseWorkers() const {
   std::vector<WorkerSummary> workers;
   // A process that was started again has another number and the same name.
   std::map<std::string, size_t> places;
@@ -88,7 +89,7 @@ std::vector<WorkerSummary> JobView::SummariseWorkers() const {
   return workers;
 }
 
-std::vector<ScrapeTarget> JobView::ScrapeTargets() const {
+std::vector<ScrapeTarget> JobSummary::ScrapeTargets() const {
   std::vector<ScrapeTarget> targets;
   const auto add = [&targets](const std::string& address, const std::string& process, const char* role) {
     if (!address.empty() && AddressMistake(address).empty()) targets.push_back({address, process, role});
@@ -111,7 +112,7 @@ std::vector<ScrapeTarget> JobView::ScrapeTargets() const {
   return targets;
 }
 
-MembersView JobView::Members() const {
+MembersView JobSummary::Members() const {
   MembersView view;
   view.job_state = NameOf(job_.phase.state);
   for (size_t state = 0; state < kWorkerStates; ++state) {
@@ -128,6 +129,7 @@ MembersView JobView::Members() const {
   view.samples_done = job_.SamplesDone();
   view.samples_total = job_.tasks ? job_.tasks->ranges().samples_total() : 0;
   view.events = job_.events.count();
+  view.scrape_targets = ScrapeTargets();
   for (const auto& [id, worker] : job_.membership.workers()) {
     if (view.clocks.size() == MembersView::kNamedClocksMax) break;
     if (worker.state != WorkerState::kLive) continue;

@@ -1,5 +1,4 @@
-// The status page.
-#include "scheduler/control/job_view.h"
+#include "scheduler/control/job_page.h"
 
 #include <algorithm>
 #include <limits>
@@ -11,6 +10,7 @@
 #include "common/job/job_kinds.h"
 #include "common/metrics/test_accuracy.h"
 #include "scheduler/base/job_state_name.h"
+#include "scheduler/control/job_view.h"
 #include "scheduler/status/status_limits.h"
 #include "scheduler/watch/totals.h"
 
@@ -51,13 +51,13 @@ void Keep(std::vector<wire::WorkerView> workers, wire::JobStatus& out) {
 
 }  // namespace
 
-wire::JobStatus JobView::View() const {
+wire::JobStatus JobPage::View() const {
   const absl::Time now = job_.time.Now();
   wire::JobStatus out;
   out.set_job(absl::StrFormat("%016x", job_.config.id.value()));
   out.set_name(job_.config.job.name());
   out.set_state(NameOf(job_.phase.state));
-  out.set_reason(job_.phase.state == wire::JOB_STARTING ? Missing() : job_.phase.reason);
+  out.set_reason(job_.phase.state == wire::JOB_STARTING ? JobView(job_).Missing() : job_.phase.reason);
   out.set_run_folder(job_.config.run_folder);
   out.set_report_every_ms(job_.config.job.output().report_every_ms());
   ViewProgress(now, *out.mutable_progress());
@@ -82,7 +82,7 @@ wire::JobStatus JobView::View() const {
   return out;
 }
 
-void JobView::ViewProgress(absl::Time now, wire::JobProgress& out) const {
+void JobPage::ViewProgress(absl::Time now, wire::JobProgress& out) const {
   const ProgressReport& latest = job_.progress.latest();
   const double rate = job_.phase.Ended() ? 0 : job_.progress.SamplesPerSecond(now);
   const uint64_t done = job_.SamplesDone(), total = job_.tasks ? job_.tasks->ranges().samples_total() : 0;
@@ -93,7 +93,7 @@ void JobView::ViewProgress(absl::Time now, wire::JobProgress& out) const {
   CopyFigures(job_.progress.totals(), out);
   out.set_samples_per_second(rate);
   out.set_elapsed_s(job_.phase.ElapsedSeconds(now));
-  if (const auto left = SecondsLeft(now)) out.set_seconds_left(*left);
+  if (const auto left = job_.SecondsLeft(now)) out.set_seconds_left(*left);
   if (latest.loss) out.set_loss(*latest.loss);
   if (latest.accuracy) out.set_train_accuracy(*latest.accuracy);
   out.set_test_metric(job_.evaluations.Metric());
@@ -106,7 +106,7 @@ void JobView::ViewProgress(absl::Time now, wire::JobProgress& out) const {
   if (job_.watch.diverged_at()) out.set_diverged_ago_s(SecondsSince(*job_.watch.diverged_at(), now));
 }
 
-void JobView::ViewAsynchrony(wire::JobAsynchrony& out) const {
+void JobPage::ViewAsynchrony(wire::JobAsynchrony& out) const {
   const ProgressReport& latest = job_.progress.latest();
   out.set_mode(absl::AsciiStrToLower(job::Consistency::Mode_Name(job_.config.job.consistency().mode())));
   if (job_.watch.bound()) out.set_slack_bound(*job_.watch.bound());
@@ -118,7 +118,7 @@ void JobView::ViewAsynchrony(wire::JobAsynchrony& out) const {
   CopyFigures(job_.progress.totals(), out);
 }
 
-void JobView::ViewWorkers(absl::Time now, wire::JobStatus& out) const {
+void JobPage::ViewWorkers(absl::Time now, wire::JobStatus& out) const {
   wire::WorkerCounts& counts = *out.mutable_worker_counts();
   counts.set_total(job_.membership.last_worker().value());
   counts.set_joining(static_cast<uint32_t>(job_.membership.CountIn(WorkerState::kJoining)));
@@ -144,7 +144,7 @@ void JobView::ViewWorkers(absl::Time now, wire::JobStatus& out) const {
   Keep(std::move(workers), out);
 }
 
-wire::WorkerView JobView::ViewWorker(WorkerId id, const Membership::Worker& worker, absl::Time now) const {
+wire::WorkerView JobPage::ViewWorker(WorkerId id, const Membership::Worker& worker, absl::Time now) const {
   wire::WorkerView out;
   out.set_worker(id.value());
   out.set_name(worker.name);
@@ -181,7 +181,7 @@ wire::WorkerView JobView::ViewWorker(WorkerId id, const Membership::Worker& work
   return out;
 }
 
-void JobView::ViewServers(absl::Time now, wire::JobStatus& out) const {
+void JobPage::ViewServers(absl::Time now, wire::JobStatus& out) const {
   std::map<uint32_t, wire::ServerView*> present;
   for (const auto& [id, server] : job_.membership.servers()) {
     wire::ServerView& view = *out.add_servers();
@@ -215,7 +215,7 @@ void JobView::ViewServers(absl::Time now, wire::JobStatus& out) const {
   }
 }
 
-void JobView::ViewServer(ServerId id, const Membership::Server& server, absl::Time now, wire::ServerView& out) const {
+void JobPage::ViewServer(ServerId id, const Membership::Server& server, absl::Time now, wire::ServerView& out) const {
   out.set_server(id.value());
   out.set_name(server.name);
   const bool live = server.state == ServerState::kLive;
@@ -243,7 +243,7 @@ void JobView::ViewServer(ServerId id, const Membership::Server& server, absl::Ti
   }
 }
 
-void JobView::ViewShards(wire::JobStatus& out) const {
+void JobPage::ViewShards(wire::JobStatus& out) const {
   out.set_shards_total(static_cast<uint32_t>(job_.shards.places().size()));
   for (const ShardPlace& place : job_.shards.places()) {
     if (out.shards_size() >= static_cast<int>(kShardsShown)) break;
