@@ -6,9 +6,9 @@
 #include "scheduler/control/job_checkpoints.h"
 #include "scheduler/control/job_figures.h"
 #include "scheduler/control/job_page.h"
+#include "scheduler/control/job_status.h"
 #include "scheduler/control/job_summary.h"
 #include "scheduler/control/job_tick.h"
-#include "scheduler/control/job_view.h"
 #include "scheduler/control/saved_state.h"
 
 namespace slackline::scheduler {
@@ -67,7 +67,7 @@ wire::GetStatusReply Controller::GetStatus() {
   absl::MutexLock lock(&mutex_);
   // The last word: what became of the last checkpoint is in it.
   job_.phase.status_seen = job_.phase.status_seen || job_.phase.stopping != absl::InfiniteFuture();
-  return JobView(job_).Status();
+  return MakeStatus(job_);
 }
 
 absl::StatusOr<wire::CheckpointReply> Controller::Checkpoint(const wire::CheckpointRequest& request) {
@@ -80,7 +80,7 @@ absl::StatusOr<wire::ChangeServersReply> Controller::ChangeServers(const wire::C
   if (job_.phase.Ended()) return absl::FailedPreconditionError(absl::StrCat("the job has ended: ", job_.phase.reason));
   if (job_.phase.state == wire::JOB_STARTING) {
     return absl::FailedPreconditionError(
-        absl::StrCat("servers change while training goes on; the job ", JobView(job_).Missing()));
+        absl::StrCat("servers change while training goes on; the job ", Missing(job_)));
   }
   return job_.moves.Change(request);
 }
@@ -214,17 +214,17 @@ void Controller::AddEvent(const std::string& event) {
 
 wire::JobStatus Controller::View() const {
   absl::MutexLock lock(&mutex_);
-  return JobPage(job_).View();
+  return MakePage(job_);
 }
 
-RunSummary Controller::Summary() {
+RunSummary Controller::Summary() const {
   absl::MutexLock lock(&mutex_);
-  return JobSummary(job_).Summary();
+  return MakeSummary(job_);
 }
 
 MembersView Controller::Members() const {
   absl::MutexLock lock(&mutex_);
-  return JobSummary(job_).Members();
+  return MakeMembersView(job_);
 }
 
 }  // namespace slackline::scheduler

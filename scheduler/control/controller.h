@@ -120,9 +120,10 @@ class Controller : public ServerObserver {
   std::deque<std::string> TakeEvents();
   void EventsRecorded();
   void AddEvent(const std::string& event);
-  // Return what JobPage and JobSummary make of the job now.
+  // Returns what the status page shows; see MakePage().
   wire::JobStatus View() const;
-  RunSummary Summary();
+  // Returns the figures of the run up to now.
+  RunSummary Summary() const;
   MembersView Members() const;
 
  private:

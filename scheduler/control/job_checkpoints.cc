@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "scheduler/control/job_view.h"
+#include "scheduler/control/job_status.h"
 #include "scheduler/control/saved_state.h"
 
 namespace slackline::scheduler {
@@ -14,8 +14,7 @@ namespace {
 
 absl::Status CanCheckpoint(const RunningJob& job) {
   if (job.config.checkpoint_folder.empty()) return absl::FailedPreconditionError("this scheduler makes no checkpoints");
-  if (job.phase.state == wire::JOB_STARTING)
-    return absl::UnavailableError(absl::StrCat("the job ", JobView(job).Missing()));
+  if (job.phase.state == wire::JOB_STARTING) return absl::UnavailableError(absl::StrCat("the job ", Missing(job)));
   if (const absl::Status there = job.AllServersThere(); !there.ok()) return there;
   if (job.moves.Decided()) return absl::UnavailableError("shards are changing hands");
   if (!job.AllSeeded()) return absl::UnavailableError("the shards have no weights yet");

@@ -11,7 +11,7 @@
 #include "common/job/push_samples.h"
 #include "common/slowdown.h"
 #include "scheduler/control/job_figures.h"
-#include "scheduler/control/job_view.h"
+#include "scheduler/control/job_status.h"
 
 namespace slackline::scheduler {
 namespace {
@@ -241,7 +241,7 @@ void JobCourse::Refused(ServerRef server, const absl::Status& status) {
 void JobCourse::BeginIfReady() {
   if (job_.phase.state != wire::JOB_STARTING) return;
   // Thousands register one after the other: the whole list of what is missing is for people.
-  if (job_.membership.CountLive() < job_.config.job.cluster().workers() || !JobView(job_).Missing().empty()) return;
+  if (job_.membership.CountLive() < job_.config.job.cluster().workers() || !Missing(job_).empty()) return;
   job_.phase.state = wire::JOB_TRAINING;
   const absl::Time now = job_.time.Now();
   job_.phase.began = now - job_.phase.elapsed_before;

@@ -21,7 +21,7 @@ class JobCourse : public Moves::Owner {
   // Ends the work of a worker that trains no more, for whatever reason.
   void WorkerGone(const Holder& holder);
   // Takes the model and the amount of data from the first worker that registers.
-  //   kInvalidArgument, kFailedPrecondition  a later worker has others
+  //   kInvalidArgument  they make no sense, or a later worker has others
   absl::Status LearnModel(const wire::RegisterWorkerRequest& request);
   // Gives the servers their shards once they and the model are known.
   void Place();

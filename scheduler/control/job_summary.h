@@ -1,7 +1,4 @@
-// JobSummary: figures of a job for programs: summary.json, and what monitoring sees of the members.
 #pragma once
-
-#include <vector>
 
 #include "scheduler/base/members_view.h"
 #include "scheduler/control/running_job.h"
@@ -9,22 +6,9 @@
 
 namespace slackline::scheduler {
 
-// Thread-safety: that of the job.
-// Ownership:     borrows the job.
-class JobSummary {
- public:
-  explicit JobSummary(const RunningJob& job) : job_(job) {}
-
-  // Returns the figures of the run up to now.
-  RunSummary Summary() const;
-  MembersView Members() const;
-
- private:
-  // Returns a summary for each name, in the order in which the names were first heard of.
-  std::vector<WorkerSummary> SummariseWorkers() const;
-  std::vector<ScrapeTarget> ScrapeTargets() const;
-
-  const RunningJob& job_;
-};
+// Returns the figures of the run up to now, for summary.json.
+RunSummary MakeSummary(const RunningJob& job);
+// Returns the members as monitoring sees them.
+MembersView MakeMembersView(const RunningJob& job);
 
 }  // namespace slackline::scheduler

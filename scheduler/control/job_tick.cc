@@ -10,7 +10,7 @@
 #include "common/job/job_kinds.h"
 #include "scheduler/control/job_checkpoints.h"
 #include "scheduler/control/job_figures.h"
-#include "scheduler/control/job_view.h"
+#include "scheduler/control/job_status.h"
 
 namespace slackline::scheduler {
 namespace {
@@ -159,7 +159,7 @@ void WatchDivergence(RunningJob& job, JobCourse& course) {
   if (job.config.job.guard().action() == job::Guard::TIGHTEN) ChangeBound(job, course, job.watch.TightenBound(*alarm));
   if (job.config.job.guard().action() == job::Guard::STOP) {
     job.checkpoints.LeaveOutLast();  // nobody wants to go on from here
-    course.End(wire::JOB_FAILED, absl::StrCat("training diverges: ", *alarm, "; ", JobView(job).LastGoodState()));
+    course.End(wire::JOB_FAILED, absl::StrCat("training diverges: ", *alarm, "; ", LastGoodState(job)));
   }
 }
 
@@ -238,9 +238,8 @@ void TickJob(RunningJob& job, JobCourse& course) {
   if (job.phase.Ended()) return DismissMembers(job, now);
   if (job.phase.state == wire::JOB_STARTING) {
     if (now - job.phase.created <= job.config.timeouts.startup) return;
-    return course.End(wire::JOB_FAILED,
-                      absl::StrCat("the job could not start within ", Readable(job.config.timeouts.startup), ": it ",
-                                   JobView(job).Missing()));
+    return course.End(wire::JOB_FAILED, absl::StrCat("the job could not start within ",
+                                                     Readable(job.config.timeouts.startup), ": it ", Missing(job)));
   }
   FailIfServersStayAway(job, course, now);
   job.moves.Tick(job.checkpoints.in_progress(), job.Facts());

@@ -13,7 +13,7 @@
 #include "common/protocol_version.h"
 #include "scheduler/control/job_checkpoints.h"
 #include "scheduler/control/job_figures.h"
-#include "scheduler/control/job_view.h"
+#include "scheduler/control/job_status.h"
 
 namespace slackline::scheduler {
 namespace {
@@ -338,8 +338,7 @@ absl::StatusOr<wire::NextTaskReply> MemberRequests::NextTask(const wire::NextTas
     return absl::UnavailableError("the end of the job is being saved: ask again");
   if (job_.phase.Ended()) return Hand(holder, LeaveWork{}, now);
   const Membership::Worker& worker = job_.membership.workers().at(holder.worker);
-  if (job_.phase.state == wire::JOB_STARTING)
-    return absl::UnavailableError(absl::StrCat("the job ", JobView(job_).Missing()));
+  if (job_.phase.state == wire::JOB_STARTING) return absl::UnavailableError(absl::StrCat("the job ", Missing(job_)));
   if (worker.state == WorkerState::kJoining) {
     return absl::UnavailableError(
         absl::StrCat(Called("worker", worker.name), " is still joining: a heartbeat says when it is live"));
@@ -401,7 +400,7 @@ wire::NextTaskReply MemberRequests::Hand(const Holder& holder, const Work& work,
 absl::StatusOr<wire::GetShardMapReply> MemberRequests::GetShardMap(const wire::GetShardMapRequest& request) const {
   if (absl::Status job = CheckJob(job_.config, request.job()); !job.ok()) return job;
   if (!job_.shards.placed())
-    return absl::UnavailableError(absl::StrCat("there is no shard map yet; the job ", JobView(job_).Missing()));
+    return absl::UnavailableError(absl::StrCat("there is no shard map yet; the job ", Missing(job_)));
   if (job_.moves.Unsaved())
     return absl::UnavailableError("shards are changing hands, and that is not saved yet: ask again");
   wire::GetShardMapReply reply;

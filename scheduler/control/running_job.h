@@ -1,7 +1,6 @@
 // RunningJob: all that a scheduler knows of its job, and what follows from that without changing it.
 //
-// The controller guards it by its lock. JobView, JobPage and JobSummary read it; JobCourse changes it as members come
-// and go, TickJob() as time demands.
+// The controller guards it by its lock. JobCourse changes it as members come and go, TickJob() as time demands.
 #pragma once
 
 #include <algorithm>

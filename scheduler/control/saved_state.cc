@@ -92,14 +92,6 @@ void RestoreServers(const state::Members& members, absl::Time now, RunningJob& j
   }
 }
 
-void RestoreMetrics(const state::Scheduler& state, RunningJob& job) {
-  job.servers.metrics.insert(state.server_metrics().begin(), state.server_metrics().end());
-  for (const auto& [id, address] : state.worker_metrics()) {
-    if (const auto origin = job.workers.origins.find(WorkerId(id)); origin != job.workers.origins.end())
-      origin->second.metrics = address;
-  }
-}
-
 }  // namespace
 
 state::Scheduler SaveState(const RunningJob& job, absl::Time wall_time) {
@@ -207,8 +199,11 @@ absl::Status RestoreState(const state::Scheduler& state, absl::Time wall_time, R
     job.workers.origins[WorkerId(worker.worker())] = {worker.instance(), worker.pid(),   worker.host(),
                                                       worker.topology(), worker.group(), /*metrics=*/""};
   }
-  RestoreMetrics(state, job);
-
+  job.servers.metrics.insert(state.server_metrics().begin(), state.server_metrics().end());
+  for (const auto& [id, address] : state.worker_metrics()) {
+    if (const auto origin = job.workers.origins.find(WorkerId(id)); origin != job.workers.origins.end())
+      origin->second.metrics = address;
+  }
   // Stalls count from now on.
   if (job.tasks) {
     for (const Holder& holder : job.tasks->Holders()) job.workers.work_since[holder] = now;

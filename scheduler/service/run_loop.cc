@@ -151,9 +151,7 @@ class CheckpointFolder {
   void Look() {
     if (CheckpointDuty due = controller_.DueOnDisk(); due.to_commit) Commit(*std::move(due.to_commit));
     const uint64_t failed = controller_.DueOnDisk().failed;
-    if (failed == tidied_) return;
-    tidied_ = failed;
-    Complain(checkpoint::PrunePartial(record_.checkpoints, failed));
+    if (failed != std::exchange(tidied_, failed)) Complain(checkpoint::PrunePartial(record_.checkpoints, failed));
   }
 
  private:
