@@ -131,7 +131,7 @@ class ShardTable {
   absl::StatusOr<wire::BeginCheckpointReply> BeginCheckpoint(const wire::BeginCheckpointRequest& request);
   ShardCuts& cuts() { return cuts_; }
 
-  // --- Replication: replicate.cc ---
+  // --- Replication ---
 
   // Attaches the stream that a backup, or a server that takes shards, has opened.
   //   kFailedPrecondition  the hello names another job, server or life, or this server has no use for a backup
@@ -147,7 +147,7 @@ class ShardTable {
   // Returns the feed, which says what to answer; null if this server is no backup and takes no shards.
   const BackupFeed* feed() const { return taken_ != nullptr ? taken_->feed.get() : feed_.get(); }
 
-  // --- Shards that move: shard_move.cc; Install() says where they come to live ---
+  // --- Shards that move: shard_table_moves.cc; Install() says where they come to live ---
 
   // Begins to take shards from another server, or gives that up if the request names no server.
   //   kUnavailable         as in Install()
