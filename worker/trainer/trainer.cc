@@ -14,6 +14,13 @@
 #include "worker/local_training/local_images.h"
 
 namespace slackline::worker {
+namespace {
+
+// Between two attempts to write to a disk that is full.
+constexpr absl::Duration kRoomEvery = absl::Seconds(1);
+
+}  // namespace
+
 // Layers are asked in the order of forward, so that most of them ask for what has long come.
 class Trainer::LayerWait final : public Arrival {
  public:
@@ -426,6 +433,90 @@ void Trainer::CloseClient(const std::optional<std::string>& reason) {
   arriving_ = false;
   layer_wait_ = overlap_wait_ = absl::ZeroDuration();
   life_.Close(*reason);
+}
+
+absl::Status Trainer::CheckFinite(const StepResult& result, double norm, const RangeWork& range) const {
+  const bool loss_finite = std::isfinite(result.loss);
+  // Averaged buffers lie behind the gradient.
+  const Model& model = parts_.group.model();
+  const absl::Span<const float> push = parts_.group.model().push().first(model.pushed_elements());
+  const double buffers = L2Norm(push.subspan(std::min<size_t>(life_.map().trained_elements, push.size())));
+  if (loss_finite && std::isfinite(norm) && std::isfinite(buffers)) return absl::OkStatus();
+  const std::string what = !loss_finite           ? absl::StrCat("the loss is ", result.loss)
+                           : !std::isfinite(norm) ? absl::StrCat("the gradient's norm is ", norm)
+                                                  : "a batch-norm statistic is not finite";
+  return absl::InternalError(absl::StrCat(
+      "step ", life_.client()->clock().value() + begun_.size() + 1, " (epoch ", range.epoch + 1, ", range ",
+      range.range.value(), "): ", what, "; nothing of it was applied. A smaller ",
+      options_.local.on() ? "local.lr or " : "", "optimizer.lr, a warm-up or optimizer.clip_norm usually helps"));
+}
+
+bool Trainer::Skips(const absl::Status& finite) {
+  const float scale = scaler_.scale();
+  if (!scaler_.Bad()) return false;
+  log::Info("skipped a step: ", std::string(finite.message().substr(0, finite.message().find(';'))),
+            " with the loss scaled by ", scale, "; the next ones by ", scaler_.scale());
+  parts_.metrics.RecordSkipped(scaler_.scale());
+  parts_.link.progress().Alive(parts_.time.Now());
+  return true;
+}
+
+absl::Status Trainer::WriteResults(Model& model, EvaluationResult& result) {
+  absl::Status written = parts_.evaluator.WriteFiles(model, result);
+  if (!absl::IsResourceExhausted(written)) return written;
+  const std::string most = absl::StrCat("at most ", absl::FormatDuration(options_.room_max), " (checkpoint.timeout_s)");
+  const std::string what =
+      absl::StrCat("room for the results of the run, ", most, ": ", std::string(written.message()));
+  log::Warning("this worker waits for ", what);
+  parts_.link.progress().SetWaitsFor(what);
+  // The scheduler ends the job first, for all who would try it.
+  const absl::Time deadline = parts_.time.Now() + options_.room_max + options_.timeouts.worker_dead();
+  while (absl::IsResourceExhausted(written) && parts_.time.Now() < deadline) {
+    parts_.link.progress().Alive(parts_.time.Now());
+    absl::Status paused = parts_.link.Pause(kRoomEvery);
+    if (paused.ok()) paused = life_.CheckStopped();
+    if (!paused.ok()) return paused;
+    written = parts_.evaluator.WriteFiles(model, result);
+  }
+  parts_.link.progress().SetWaitsFor("");
+  if (written.ok()) log::Info("the disk has space again: this worker has written the results of the run");
+  if (!absl::IsResourceExhausted(written)) return written;
+  return absl::ResourceExhaustedError(absl::StrCat(written.message(), "; waited ", most,
+                                                   "; free some space there, and continue with `slackline resume`"));
+}
+
+absl::StatusOr<std::unique_ptr<Client>> Trainer::MakeClient(bool reader) {
+  ClientOptions options = life_.MakeClientOptions(reader);
+  options.averaged = reader && options_.averaged;
+  options.chunk_bytes = options_.chunk_bytes;
+  options.window = options_.window;
+  options.first_layers_first = overlap_pulls_;
+  options.background = options_.window > 1 || life_.map().elements >= kBackgroundElementsMin;
+  options.same_host = options_.same_host;
+  options.protection = options_.protection;
+  options.cores = options_.exchange_cores;
+  if (!reader) {
+    options.push_runs = options_.push_runs;
+    options.pull_encoding = options_.pull_encoding;
+    options.push_segment = parts_.push_segment;
+    options.on_device = PlanOnDevice(options);
+  }
+  options.trace = exchange_trace_;
+  return parts_.connect(options, life_.map());
+}
+
+DevicePlan Trainer::PlanOnDevice(const ClientOptions& options) {
+  ChunkEncoder* const encoder = parts_.group.encoder();
+  // What is more than one batch's gradient, or may be skipped, is made of floats.
+  if (encoder == nullptr || options_.accumulate > 1 || options_.local.on() || scaler_.on()) return {};
+  std::vector<PlannedChunk> chunks = PlanChunks(options, life_.map());
+  const absl::Status planned = encoder->Plan(chunks);
+  if (!planned.ok()) {
+    log::Warning("gradients are encoded on the host: ", std::string(planned.message()));
+    return {};
+  }
+  if (chunks.empty()) return {};
+  return {.encoder = encoder, .chunks = std::move(chunks)};
 }
 
 }  // namespace slackline::worker
