@@ -42,5 +42,7 @@ struct JobFacts {
   absl::Duration soon;
 };
 Findings CheckJob(const JobFacts& facts, const job::Job& job);
+// Checks `config`, the output of `scontrol show config`.
+Findings CheckSlurmConfig(const std::string& config, const job::Job& job);
 
 }  // namespace slackline::cli::doctor

@@ -23,7 +23,4 @@ bool IsTask(const slurm::Environment& environment);
 // Runs on a node: connects to options.report_to, and answers until the other end says that it is the end.
 absl::Status ReportTo(const DoctorOptions& options, const job::Job& job, const Examined& here);
 
-// Checks `config`, the output of `scontrol show config`.
-Findings CheckSlurmConfig(const std::string& config, const job::Job& job);
-
 }  // namespace slackline::cli::doctor
