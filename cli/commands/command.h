@@ -43,6 +43,7 @@ AddedCommand AddCheckpoint(CLI::App& app, const char* program);
 AddedCommand AddRuns(CLI::App& app, const char* program);
 AddedCommand AddCheckpoints(CLI::App& app, const char* program);
 AddedCommand AddExport(CLI::App& app, const char* program);
+AddedCommand AddCompare(CLI::App& app, const char* program);
 AddedCommand AddExperiment(CLI::App& app, const char* program);
 AddedCommand AddPlan(CLI::App& app, const char* program);
 AddedCommand AddTrace(CLI::App& app, const char* program);

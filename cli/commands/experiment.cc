@@ -54,6 +54,7 @@ int RunPackage(const std::string& package, const ExperimentOptions& options) {
 }  // namespace
 
 int Experiment(const ExperimentOptions& options) { return RunPackage("slackline_experiment", options); }
+int Compare(const ExperimentOptions& options) { return RunPackage("slackline_compare", options); }
 int Plan(const ExperimentOptions& options) { return RunPackage("slackline_plan", options); }
 int TraceFiles(const ExperimentOptions& options) { return RunPackage("slackline_trace", options); }
 

@@ -1,4 +1,4 @@
-// `slackline experiment`, `slackline plan` and `slackline trace`: each hands over to the Python package of its name.
+// `slackline experiment`, `compare`, `plan` and `trace`: each hands over to the Python package of its name.
 #pragma once
 
 #include <string>
@@ -17,6 +17,7 @@ struct ExperimentOptions {
 // Replaces this process with the Python program; returns only on failure, with the exit code. The package lies in
 // ../share/slackline/python, relative to the folder of this program. A build folder has links there.
 int Experiment(const ExperimentOptions& options);
+int Compare(const ExperimentOptions& options);
 int Plan(const ExperimentOptions& options);
 int TraceFiles(const ExperimentOptions& options);
 

@@ -1,4 +1,5 @@
-// Commands that another program does, its help included: `slackline experiment`, `plan`, `trace` and `simulate`.
+// Commands that another program does, its help included: `slackline experiment`, `compare`, `plan`, `trace` and
+// `simulate`.
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <memory>
@@ -39,6 +40,10 @@ int Simulate(const std::vector<std::string>& arguments) {
 
 AddedCommand AddExperiment(CLI::App& app, const char* /*program*/) {
   return AddPackage(app, "experiment", "Run a grid of jobs with repeats, and compare them", Experiment);
+}
+
+AddedCommand AddCompare(CLI::App& app, const char* /*program*/) {
+  return AddPackage(app, "compare", "Compare runs in tables, plots and one page", Compare);
 }
 
 AddedCommand AddPlan(CLI::App& app, const char* /*program*/) {

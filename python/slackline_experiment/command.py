@@ -5,7 +5,7 @@ import os
 import shlex
 import sys
 from pathlib import Path
-from typing import Optional, Sequence
+from typing import Callable, Sequence
 
 from slackline_experiment import definition, resolve, results, runner, store, tables
 from slackline_experiment.definition import Experiment, InlineJob
@@ -74,18 +74,16 @@ def run_all(experiment: Experiment, cells: Sequence[resolve.ResolvedCell], optio
     return runner.Runner(plan, place, say).run(results.runs_of(cells, experiment.repeats))
 
 
-def write_report(experiment: Experiment, cells: Sequence[resolve.ResolvedCell], place: store.Store, command: str,
-                 slackline: Path) -> results.Results:
+def write_report(found: results.Results, root: Path, command: str, slackline: Path) -> None:
+    """Writes tables, plots and page into the folder `root`. `command`: as the user typed it."""
     # Drawing takes a second to load: not for a dry run.
     from slackline_experiment import page
     from slackline_experiment.plots import draw
 
-    found = results.collect(experiment, cells, place)
-    tables.write_all(found, place.root)
-    drawing = draw.draw_all(found, place.root / "plots")
-    page.write(found, drawing, place.root / "index.html", page.Origin(command, page.versions(slackline)))
-    say(f"\n{place.root}/index.html shows it all; results.md, differences.csv, results.csv and plots/ lie beside it.")
-    return found
+    tables.write_all(found, root)
+    drawing = draw.draw_all(found, root / "plots")
+    page.write(found, drawing, root / "index.html", page.Origin(command, page.versions(slackline)))
+    say(f"\n{root}/index.html shows it all; results.md, differences.csv, results.csv and plots/ lie beside it.")
 
 
 def experiment_command(options: argparse.Namespace, command: str) -> int:
@@ -98,13 +96,13 @@ def experiment_command(options: argparse.Namespace, command: str) -> int:
     place = store.Store(options.out or Path("experiments") / experiment.name)
     place.open()
     if options.report:
-        write_report(experiment, cells, place, command, options.slackline)
+        write_report(results.collect(experiment, cells, place), place.root, command, options.slackline)
         return DONE
     outcome = run_all(experiment, cells, options, place)
     if outcome.interrupted:
         say(f"Interrupted; complete runs are kept. To go on: {command}")
         return FAILED
-    write_report(experiment, cells, place, command, options.slackline)
+    write_report(results.collect(experiment, cells, place), place.root, command, options.slackline)
     if outcome.failed:
         say(f"{len(outcome.failed)} runs failed"
             + (f": {', '.join(run.id for run in outcome.failed)}." if options.keep_going else
@@ -115,20 +113,25 @@ def experiment_command(options: argparse.Namespace, command: str) -> int:
 
 def main(arguments: Sequence[str]) -> int:
     options = parse_options(arguments)
+    return guarded("experiment", lambda: experiment_command(options, command_text("experiment", arguments)))
+
+
+def guarded(name: str, run: Callable[[], int]) -> int:
+    """Runs a command; its errors go to stderr and become the exit code."""
     try:
-        return experiment_command(options, command_text(arguments))
+        return run()
     except Wrong as wrong:
-        print(f"slackline experiment: {wrong}" if "\n" not in str(wrong) else str(wrong), file=sys.stderr)
+        print(f"slackline {name}: {wrong}" if "\n" not in str(wrong) else str(wrong), file=sys.stderr)
         return WRONG_USE
     except OSError as error:
-        print(f"slackline experiment: {error}", file=sys.stderr)
+        print(f"slackline {name}: {error}", file=sys.stderr)
         return FAILED
 
 
-def command_text(arguments: Sequence[str], hidden: Optional[str] = "--slackline") -> str:
+def command_text(name: str, arguments: Sequence[str], hidden: str = "--slackline") -> str:
     """As the user typed it."""
     words = list(arguments)
     if hidden in words:
         at = words.index(hidden)
         del words[at:at + 2]
-    return shlex.join(["slackline", "experiment", *words])
+    return shlex.join(["slackline", name, *words])

@@ -92,7 +92,7 @@ def _facts(results: Results) -> str:
 def _results(results: Results) -> str:
     texts = max(1, len(results.axes))
     return ('<div class="card">' + table(tables.summary_header(results), tables.summary_rows(results), texts) + "</div>"
-            '<p class="note">Mean ± standard deviation of the sample over the runs that are done; n counts them. Every '
+            '<p class="note">Mean ± standard deviation of the sample; n counts the runs. Every '
             "run is a row of results.csv, every report of a run one of reports.csv.</p>")
 
 
@@ -191,6 +191,8 @@ def _origin(results: Results, origin: Origin) -> str:
         source = results.experiment.file.read_text(encoding="utf-8")
     except OSError:
         source = ""
-    return (f'<div class="card"><pre>{escape(chr(10).join(lines))}</pre></div>'
-            f'<details class="card"><summary>{escape(results.experiment.file.name)}</summary>'
+    made = f'<div class="card"><pre>{escape(chr(10).join(lines))}</pre></div>'
+    if not source:
+        return made
+    return (f'{made}<details class="card"><summary>{escape(results.experiment.file.name)}</summary>'
             f"<pre>{escape(source)}</pre></details>")

@@ -13,7 +13,7 @@ from slackline_experiment.grid import Axis
 
 WORKERS = "cluster.workers"
 # Kind, and whether it has a figure or an axis along x.
-KINDS = {"accuracy-epochs": False, "accuracy-time": False, "time-to-target": True, "staleness": False, "scaling": True,
+KINDS = {"accuracy-epochs": False, "accuracy-time": False, "loss-time": False, "time-to-target": True, "staleness": False, "scaling": True,
          "figure": True, "confusion": False}
 SERIES_MAX = 6
 DEFAULT_FIGURES = ("test_accuracy", "samples_per_second", "wait_fraction")

@@ -18,13 +18,18 @@ class Result:
     seed: int
     # From 1; None without folds.
     fold: Optional[int]
-    # done, failed or missing.
+    # done, failed or missing; in a comparison also running or stopped.
     state: str
     reason: str = ""
     log: str = ""
-    # Empty unless done.
+    # Empty in an experiment unless done; in a comparison what the run has so far.
     data: run_folder.RunData = field(default_factory=run_folder.RunData)
     figures: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def counts(self) -> bool:
+        """True if tables and plots show its figures."""
+        return self.state == "done" or bool(self.figures)
 
 
 @dataclass(frozen=True)
@@ -45,8 +50,8 @@ class Results:
         return self.experiment.axes
 
     def of(self, cell: Cell) -> list[Result]:
-        """Its runs that are done."""
-        return [one for one in self.results if one.cell.id == cell.id and one.state == "done"]
+        """Its runs that count."""
+        return [one for one in self.results if one.cell.id == cell.id and one.counts]
 
     def values(self, cell: Cell, figure: str) -> list[float]:
         return [one.figures[figure] for one in self.of(cell) if figure in one.figures]
@@ -59,7 +64,7 @@ class Results:
 
     def named(self, text: str) -> str:
         """A text that speaks of the accuracy, with the name of what these runs measured in its place."""
-        measured = sorted({one.data.metric for one in self.results if one.state == "done"} or {"accuracy"})
+        measured = sorted({one.data.metric for one in self.results if one.counts} or {"accuracy"})
         return text.replace("accuracy", " or ".join(measured))
 
     def has(self, figure: str) -> bool:
@@ -96,13 +101,13 @@ def _collect_one(experiment: Experiment, run: Run, store: Store) -> Result:
         try:
             result.data = run_folder.read(store.run_folder(run))
             result.state, result.reason = "done", ""
-            result.figures = _figures(experiment, result.data, store.wall_s(run))
+            result.figures = figures_of(experiment, result.data, store.wall_s(run))
         except run_folder.BadRunFolder as error:
             result.state, result.reason = "failed", str(error)
     return result
 
 
-def _figures(experiment: Experiment, data: run_folder.RunData, wall_s: Optional[float]) -> dict[str, float]:
+def figures_of(experiment: Experiment, data: run_folder.RunData, wall_s: Optional[float] = None) -> dict[str, float]:
     figures = dict(data.figures)
     if wall_s is not None:
         figures["wall_s"] = wall_s

@@ -78,6 +78,11 @@ class RunData:
         """The place and the accuracy of each evaluation that has one."""
         return [(place(one), one.accuracy) for one in self.evaluations if one.accuracy is not None]
 
+    def losses(self) -> list[tuple[float, float]]:
+        """Seconds, and the training loss, of each report that has one."""
+        return [(time_s, loss) for row in self.reports
+                if (time_s := row["time_s"]) is not None and (loss := row["loss"]) is not None]
+
 
 class _Object:
     """A JSON object that is read strictly; `where` names it in errors."""

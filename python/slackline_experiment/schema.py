@@ -27,7 +27,7 @@ RESULTS: tuple[Column, ...] = (
     Column("cell", "text", "", "the cell's id, which is its folder below cells/"),
     Column("repeat", "whole number", "", "from 1"),
     Column("seed", "whole number", "", "the job's seed + repeat - 1; with folds one more each time all were gone through"),
-    Column("state", "text", "", "done, failed or missing"),
+    Column("state", "text", "", "done, failed or missing; in a comparison also running or stopped"),
     Column("reason", "text", "", "why it is not done"),
     Column("run_mode", "text", "", "mode, as the run's summary has it"),
     Column("workers", "whole number", "", "workers of the run", "workers"),

@@ -61,7 +61,7 @@ def result_row(result: Result, results: Results) -> list[str]:
 
 def report_rows(results: Results) -> Iterable[list[str]]:
     for one in results.results:
-        if one.state == "done":
+        if one.counts:
             for report in one.data.reports:
                 yield [one.cell.id, *axis_values(one.cell, results), str(one.repeat),
                        *(number_text(report[column.name]) for column in schema.METRICS)]
@@ -69,7 +69,7 @@ def report_rows(results: Results) -> Iterable[list[str]]:
 
 def epoch_rows(results: Results) -> Iterable[list[str]]:
     for one in results.results:
-        if one.state == "done":
+        if one.counts:
             for epoch in one.data.epochs:
                 yield [one.cell.id, *axis_values(one.cell, results), str(one.repeat),
                        *(number_text(epoch[column.name]) for column in schema.EPOCH_FIGURES)]
@@ -77,7 +77,7 @@ def epoch_rows(results: Results) -> Iterable[list[str]]:
 
 def evaluation_rows(results: Results) -> Iterable[list[str]]:
     for one in results.results:
-        if one.state == "done":
+        if one.counts:
             for evaluation in one.data.evaluations:
                 yield [one.cell.id, *axis_values(one.cell, results), str(one.repeat),
                        *map(number_text, (evaluation.time_s, evaluation.samples, evaluation.samples_applied,
@@ -118,7 +118,7 @@ DIFFERENCES_NOTE = ("Mean of cell less against over the repeats, which have the 
 
 def metered_text(results: Results) -> str:
     """Of how many runs the energy is known."""
-    done = [one for one in results.results if one.state == "done"]
+    done = [one for one in results.results if one.counts]
     metered = sum("joules" in one.figures for one in done)
     return f"Energy: metered in {metered} of {len(done)} runs." if metered else "Energy: not metered."
 
@@ -145,7 +145,7 @@ def summary_header(results: Results) -> list[str]:
 
 
 def summary_rows(results: Results) -> list[list[str]]:
-    """A row a cell: mean and standard deviation of each figure, and the number of runs that are done."""
+    """A row a cell: mean and standard deviation of each figure, and the number of runs."""
     rows = []
     for cell in results.experiment.cells:
         values = [results.statistic(cell, column.name) for column in shown_figures(results)]
@@ -193,7 +193,7 @@ def as_markdown(results: Results) -> str:
         lines += [experiment.about, ""]
     rows = [summary_header(results), *summary_rows(results)]
     lines += [_markdown_row(rows[0]), "|" + "---|" * len(rows[0]), *map(_markdown_row, rows[1:]), "",
-              "Mean ± standard deviation of the sample over the runs that are done; n counts them.",
+              "Mean ± standard deviation of the sample; n counts the runs.",
               metered_text(results)]
     rows = [difference_header(), *difference_rows(results)]
     if len(rows) > 1:

@@ -43,10 +43,18 @@ def over_time(runs: Sequence[RunData]) -> Optional[Curve]:
     return _over(runs, lambda one: one.time_s)
 
 
+def loss_over_time(runs: Sequence[RunData]) -> Optional[Curve]:
+    return _mean_curve([run.losses() for run in runs])
+
+
 def _over(runs: Sequence[RunData], place: Callable[[Evaluation], float]) -> Optional[Curve]:
-    """Between evaluations a run is taken to be on a straight line; only what all runs cover counts."""
-    # An array for each run that has accuracies: a row of places, and one of accuracies.
-    measured = [np.array(found).T for run in runs if (found := run.accuracies(place))]
+    return _mean_curve([run.accuracies(place) for run in runs])
+
+
+def _mean_curve(points: Sequence[Sequence[tuple[float, float]]]) -> Optional[Curve]:
+    """Between its points a run is taken to be on a straight line; only what all runs cover counts."""
+    # An array for each run that has points: a row of places, and one of values.
+    measured = [np.array(found).T for found in points if found]
     if not measured:
         return None
     places, accuracies = [one[0] for one in measured], [one[1] for one in measured]

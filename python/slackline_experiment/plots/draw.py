@@ -16,6 +16,7 @@ from slackline_experiment.results import Results, not_reached
 BAND = "Mean over the repeats; the band is one standard deviation."
 BARS = "Mean over the repeats; the bars are one standard deviation, and each dot is a run."
 TITLES = {"accuracy-epochs": "Test accuracy over epochs", "accuracy-time": "Test accuracy over time",
+          "loss-time": "Training loss over time",
           "time-to-target": "Time to target accuracy", "staleness": "Staleness of the answers",
           "scaling": "Throughput and scaling", "confusion": "Confusion of classes"}
 # Of more cells only the first are drawn.
@@ -143,6 +144,7 @@ def _curve(spec: PlotSpec, results: Results) -> Callable:
     curve, x, y = {
         "accuracy-epochs": (curves.over_epochs, "epochs (samples applied / training images)", "test accuracy"),
         "accuracy-time": (curves.over_time, time, "test accuracy"),
+        "loss-time": (curves.loss_over_time, time, "training loss"),
         "staleness": (curves.over_staleness, "staleness (versions)", "share of the answers"),
     }[spec.kind]
 
@@ -152,7 +154,7 @@ def _curve(spec: PlotSpec, results: Results) -> Callable:
         axes.set_ylabel(results.named(y))
         if spec.kind == "staleness":
             curves.finish_staleness(axes)
-        else:
+        elif spec.kind != "loss-time":
             curves.finish_accuracy(axes, results.experiment.target_accuracy)
         if spec.kind == "accuracy-epochs":
             style.whole_numbers(axes)
@@ -177,7 +179,7 @@ def _caption(spec: PlotSpec, results: Results, layout: Layout) -> str:
     parts = [BARS if along_names else BAND] if experiment.repeats > 1 else ["One run each."]
     if spec.kind.startswith("accuracy") and experiment.target_accuracy is not None:
         parts.append(f"The dotted line is the target, {experiment.target_accuracy:.1%}.")
-    if spec.kind.startswith("accuracy") and experiment.repeats > 1:
+    if spec.kind.startswith(("accuracy", "loss")) and experiment.repeats > 1:
         parts.append("A curve ends where the first of its runs ends.")
     if spec.kind == "scaling":
         parts.append("S is the throughput over that at the smallest x, and E is S over (x / smallest x); "

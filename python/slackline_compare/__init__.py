@@ -1,0 +1,1 @@
+"""`slackline compare`: starts slackline_experiment.compare."""
