@@ -56,6 +56,7 @@ constexpr CommandEntry kCommands[] = {
     {"Results", "export", AddExport},
     {"Results", "evaluate", AddEvaluate},
     {"Results", "trace", AddTrace},
+    {"Results", "track", AddTrack},
     {"Compare and plan", "compare", AddCompare},
     {"Compare and plan", "experiment", AddExperiment},
     {"Compare and plan", "simulate", AddSimulate},

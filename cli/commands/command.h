@@ -47,6 +47,7 @@ AddedCommand AddCompare(CLI::App& app, const char* program);
 AddedCommand AddExperiment(CLI::App& app, const char* program);
 AddedCommand AddPlan(CLI::App& app, const char* program);
 AddedCommand AddTrace(CLI::App& app, const char* program);
+AddedCommand AddTrack(CLI::App& app, const char* program);
 AddedCommand AddSimulate(CLI::App& app, const char* program);
 
 }  // namespace slackline::cli

@@ -55,6 +55,7 @@ int RunPackage(const std::string& package, const ExperimentOptions& options) {
 
 int Experiment(const ExperimentOptions& options) { return RunPackage("slackline_experiment", options); }
 int Compare(const ExperimentOptions& options) { return RunPackage("slackline_compare", options); }
+int Track(const ExperimentOptions& options) { return RunPackage("slackline_track", options); }
 int Plan(const ExperimentOptions& options) { return RunPackage("slackline_plan", options); }
 int TraceFiles(const ExperimentOptions& options) { return RunPackage("slackline_trace", options); }
 

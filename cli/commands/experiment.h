@@ -1,4 +1,4 @@
-// `slackline experiment`, `compare`, `plan` and `trace`: each hands over to the Python package of its name.
+// `slackline experiment`, `compare`, `plan`, `trace` and `track`: each hands over to the Python package of its name.
 #pragma once
 
 #include <string>
@@ -18,6 +18,7 @@ struct ExperimentOptions {
 // ../share/slackline/python, relative to the folder of this program. A build folder has links there.
 int Experiment(const ExperimentOptions& options);
 int Compare(const ExperimentOptions& options);
+int Track(const ExperimentOptions& options);
 int Plan(const ExperimentOptions& options);
 int TraceFiles(const ExperimentOptions& options);
 

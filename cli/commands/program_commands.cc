@@ -1,5 +1,5 @@
-// Commands that another program does, its help included: `slackline experiment`, `compare`, `plan`, `trace` and
-// `simulate`.
+// Commands that another program does, its help included: `slackline experiment`, `compare`, `plan`, `trace`,
+// `track` and `simulate`.
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <memory>
@@ -52,6 +52,10 @@ AddedCommand AddPlan(CLI::App& app, const char* /*program*/) {
 
 AddedCommand AddTrace(CLI::App& app, const char* /*program*/) {
   return AddPackage(app, "trace", "Convert traces of workers to OpenTelemetry spans", TraceFiles);
+}
+
+AddedCommand AddTrack(CLI::App& app, const char* /*program*/) {
+  return AddPackage(app, "track", "Write a run's figures for Weights & Biases and MLflow", Track);
 }
 
 AddedCommand AddSimulate(CLI::App& app, const char* /*program*/) {

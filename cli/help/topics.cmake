@@ -22,6 +22,7 @@ set(topics
   gpu=gpu.md
   simulation=simulation.md
   experiments=experiments.md
+  trackers=trackers.md
   plan=plan.md
   operations=operations.md
   security=security.md

@@ -11,7 +11,7 @@ from typing import Any, Iterator, Mapping, Optional, Sequence
 from slackline_experiment import plot_specs, results, run_folder
 from slackline_experiment.command import DONE, command_text, guarded, write_report
 from slackline_experiment.definition import Experiment
-from slackline_experiment.document import Wrong, as_text, load
+from slackline_experiment.document import Wrong, flattened, load
 from slackline_experiment.grid import Axis, Cell, Point
 from slackline_options import CommandParser
 
@@ -57,15 +57,6 @@ def parse_options(arguments: Sequence[str]) -> argparse.Namespace:
     options = parser.parse_args(arguments)
     options.slackline = Path(options.slackline)
     return options
-
-
-def flattened(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
-    """The settings of a job by dotted key."""
-    if isinstance(value, dict) and value:
-        for name, below in value.items():
-            yield from flattened(below, f"{key}.{name}" if key else str(name))
-    else:
-        yield key, value
 
 
 def named(words: Sequence[str]) -> list[tuple[str, Path]]:

@@ -67,6 +67,15 @@ def load(text: str, file: str) -> Any:
     return None if node is None else value_of(node)
 
 
+def flattened(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
+    """The settings of a job by dotted key."""
+    if isinstance(value, dict) and value:
+        for name, below in value.items():
+            yield from flattened(below, f"{key}.{name}" if key else str(name))
+    else:
+        yield key, value
+
+
 def describe(node: yaml.Node) -> str:
     if isinstance(node, yaml.ScalarNode):
         return f"'{node.value}'"

@@ -58,6 +58,7 @@ Scalars Points(const Report& report) {
       {"asynchrony/staleness_max", static_cast<double>(report.staleness_max)},
       {"asynchrony/slack", static_cast<double>(report.slack)},
       {"train/gradient_norm_max", report.gradient_norm_max},
+      {"train/learning_rate", report.learning_rate},
       {"members/live_workers", static_cast<double>(report.live_workers)},
   };
   if (report.staleness_bound) {

@@ -268,6 +268,7 @@ TEST_F(RunFolderTest, StalenessIsAHistogramAndAConfusionMatrixAPicture) {
   const std::string curves = Path() + "/events.out.tfevents.1700000000.slackline";
   Report report;
   ASSERT_TRUE((*run)->Write(report, wall_).ok());
+  EXPECT_THAT(Read(curves), HasSubstr("train/learning_rate"));
   EXPECT_THAT(Read(curves), testing::Not(HasSubstr("asynchrony/staleness\x2a"))) << "nothing was answered";
   EXPECT_THAT(Read(curves), testing::Not(HasSubstr("PNG")));
   report.staleness.Add(3);

@@ -1,0 +1,5 @@
+"""Stands in for mlflow.entities."""
+import collections
+
+Metric = collections.namedtuple("Metric", "key value timestamp step")
+Param = collections.namedtuple("Param", "key value")
