@@ -60,7 +60,7 @@ def list_cells(experiment: Experiment, cells: Sequence[resolve.ResolvedCell]) ->
         seeds = f"seed {one.seed}" if last == one.seed else f"seeds {one.seed} to {last}"
         say(f"{number:4}  {one.cell.id}  ({cell_name(one.cell)}; {seeds})")
     say(f"{len(cells)} cells x {experiment.repeats} repeats = {len(cells) * experiment.repeats} runs "
-        f"of {' and '.join(f'`slackline {run}`' for run in sorted(experiment.runs))}. All jobs are valid; nothing was run.")
+        f"of {' and '.join(f'`slackline {run}`' for run in experiment.commands)}. All jobs are valid; nothing was run.")
 
 
 def run_all(experiment: Experiment, cells: Sequence[resolve.ResolvedCell], options: argparse.Namespace,
@@ -68,7 +68,7 @@ def run_all(experiment: Experiment, cells: Sequence[resolve.ResolvedCell], optio
     job = experiment.job
     if isinstance(job, InlineJob):
         job = resolve.write_inline_job(job, place.root)
-    plan = runner.Plan(options.slackline, job, options.jobs, options.keep_going, experiment.cool_down_s)
+    plan = runner.Plan(options.slackline, job, options.jobs, options.keep_going, experiment.cool_down_s, experiment.script)
     for name in place.adopt(cells):
         say(f"{name}: its job has changed; its runs are done anew.")
     return runner.Runner(plan, place, say).run(results.runs_of(cells, experiment.repeats))

@@ -1,6 +1,7 @@
 """The experiment file, read and checked: all that can be known without running anything."""
 
 import re
+import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Callable, Mapping, Optional, Union
@@ -11,7 +12,7 @@ from slackline_experiment import grid, plot_specs, schema
 from slackline_experiment.document import Mistakes, Wrong, compose, describe, entries, items, value_of
 
 KEYS = ("name", "about", "job", "run", "set", "grid", "exclude", "include", "repeats", "folds", "cool_down_s",
-        "target_accuracy", "compare", "plots")
+        "target_accuracy", "compare", "plots", "script", "python", "arguments")
 RUNS = ("simulate", "train")
 REPEATS_MAX = 1000
 CELLS_MAX = 10000
@@ -24,6 +25,16 @@ class InlineJob:
 
     text: str
     values: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Script:
+    """A Python script whose processes are the workers, as `slackline launch` starts them."""
+
+    path: Path
+    # Path or name of the interpreter.
+    python: str
+    arguments: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -44,11 +55,18 @@ class Experiment:
     # Pairs of cells whose differences are shown.
     comparisons: tuple[tuple[grid.Cell, grid.Cell], ...]
     plots: tuple[plot_specs.PlotSpec, ...]
+    # None: the workers are the program of Slackline.
+    script: Optional[Script] = None
 
     @property
     def runs(self) -> set[str]:
-        """The commands that its cells run: simulate, train or both."""
+        """How its cells run: simulate, train or both."""
         return {cell.run for cell in self.cells}
+
+    @property
+    def commands(self) -> list[str]:
+        """The commands that run its cells."""
+        return sorted("launch" if run == "train" and self.script else run for run in self.runs)
 
 
 class _Fields:
@@ -135,7 +153,32 @@ def _read_fields(path: Path, text: str, nodes: Mapping[str, yaml.Node], mistakes
         comparisons=grid.read_comparisons(nodes["compare"], axes, cells, mistakes) if "compare" in nodes
         else grid.default_comparisons(axes, cells),
         plots=plot_specs.read(nodes["plots"], axes, target is not None, mistakes) if "plots" in nodes
-        else plot_specs.defaults(axes, target is not None))
+        else plot_specs.defaults(axes, target is not None),
+        script=_read_script(path, nodes, {cell.run for cell in cells}, mistakes))
+
+
+def _read_script(path: Path, nodes: Mapping[str, yaml.Node], runs: set[str], mistakes: Mistakes) -> Optional[Script]:
+    fields = _Fields(nodes, mistakes)
+    if "script" not in nodes:
+        for key in ("python", "arguments"):
+            if key in nodes:
+                mistakes.add(nodes[key], f"{key}: found without script; allowed is both or neither")
+        return None
+    script = path.parent / fields.text("script", "")
+    if not script.is_file():
+        mistakes.add(nodes["script"], f"script: found no file {script}; allowed is the path of a Python script")
+    if "simulate" in runs:
+        mistakes.add(nodes["script"], "script: found a cell with run: simulate; allowed is train: a simulation computes the models "
+                                      "of Slackline")
+    # A name is looked for in $PATH; a path counts from this file.
+    python = fields.text("python", "python3")
+    found = shutil.which(str(path.parent / python) if "/" in python else python)
+    if found is None:
+        mistakes.add(nodes.get("python", nodes["script"]), f"python: found no program {python}; allowed is a Python interpreter, by "
+                                                           "path or by its name in PATH")
+    arguments = fields.get("arguments", [], "a list of texts and numbers", lambda value: isinstance(value, list) and all(
+        isinstance(one, (str, int, float)) and not isinstance(one, bool) for one in value))
+    return Script(script.resolve(), str(Path(found).absolute()) if found else python, tuple(map(str, arguments)))
 
 
 def _check_settings(nodes: Mapping[str, yaml.Node], fixed: Mapping[str, Any], axes: tuple[grid.Axis, ...],

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Mapping, Sequence
 
-from slackline_experiment.definition import Experiment, InlineJob
+from slackline_experiment.definition import Experiment, InlineJob, Script
 from slackline_experiment.document import Wrong, load, overrides_of
 from slackline_experiment.grid import Cell
 
@@ -50,16 +50,38 @@ def inline_overrides(experiment: Experiment) -> dict[str, Any]:
     return found
 
 
+def script_overrides(experiment: Experiment, cell: Cell) -> dict[str, Any]:
+    """As `slackline launch` does: a script brings the model, where neither job nor cell names one."""
+    if experiment.script is None or "model.kind" in cell.sets:
+        return {}
+    job = experiment.job.values if isinstance(experiment.job, InlineJob) else load(
+        experiment.job.read_text(encoding="utf-8"), str(experiment.job))
+    model = job.get("model") if isinstance(job, Mapping) else None
+    return {} if isinstance(model, Mapping) and "kind" in model else {"model.kind": "external"}
+
+
+def check_script(script: Script) -> None:
+    """Raises Wrong where the interpreter cannot import the package that makes the script a worker."""
+    done = _call([script.python, "-c", "import slackline"])
+    if done.returncode != 0:
+        reason = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+        raise Wrong(f"python: {script.python} cannot import slackline ({reason}); install it there with pip, or name another "
+                    "interpreter. Nothing was run.")
+
+
 def resolve(experiment: Experiment, slackline: Path, to_run: bool = True) -> list[ResolvedCell]:
     """Raises Wrong, with the names of the cells, where a job does not pass, or where this machine is `to_run` it and cannot."""
     with tempfile.TemporaryDirectory(prefix="slackline-experiment-") as folder:
         job = experiment.job
         if isinstance(job, InlineJob):
             job = write_inline_job(job, Path(folder))
+        if experiment.script is not None and to_run:
+            check_script(experiment.script)
         resolved, refused = [], {}
         for cell in experiment.cells:
-            overrides = tuple(overrides_of({**inline_overrides(experiment), **cell.sets}))
-            here = ["--for", cell.run] if to_run else []
+            overrides = tuple(overrides_of({**inline_overrides(experiment), **script_overrides(experiment, cell), **cell.sets}))
+            # Images and model of a script are its own: nothing is known of them here.
+            here = ["--for", cell.run] if to_run and experiment.script is None else []
             checks = [_check(slackline, ["check", str(job), *here, *overrides, *on_fold(experiment.folds, 1)])]
             if checks[0].returncode == 0 and cell.run == "simulate":
                 # Not everything that can be trained can be simulated.
@@ -84,8 +106,12 @@ def on_fold(folds: Sequence[Path], repeat: int) -> list[str]:
 
 
 def _check(slackline: Path, arguments: Sequence[str]) -> "subprocess.CompletedProcess[str]":
+    return _call([str(slackline), *arguments])
+
+
+def _call(command: Sequence[str]) -> "subprocess.CompletedProcess[str]":
     try:
-        return subprocess.run([str(slackline), *arguments], capture_output=True, text=True, timeout=CHECK_TIMEOUT_S)
+        return subprocess.run(command, capture_output=True, text=True, timeout=CHECK_TIMEOUT_S)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise Wrong(f"cannot check a cell's job: {error}") from error
 
@@ -97,5 +123,8 @@ def _resolved(experiment: Experiment, cell: Cell, overrides: tuple[str, ...], te
     if not isinstance(seed, int):
         raise Wrong(f"cell {cell.id}: `slackline check` printed no job with a whole number as seed")
     parts = [cell.run, *lines, *map(str, experiment.folds[1:])]
+    if experiment.script is not None:
+        text = hashlib.sha256(experiment.script.path.read_bytes()).hexdigest()
+        parts += [str(experiment.script.path), text, experiment.script.python, *experiment.script.arguments]
     fingerprint = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
     return ResolvedCell(cell, seed, overrides, fingerprint, experiment.folds)

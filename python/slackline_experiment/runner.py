@@ -12,6 +12,7 @@ from typing import Any, Callable, Iterator, Optional, Sequence, Union
 
 from slackline_experiment import run_folder
 from slackline_experiment.child import Child
+from slackline_experiment.definition import Script
 from slackline_experiment.progress import Progress
 from slackline_experiment.resolve import on_fold
 from slackline_experiment.store import Run, Store
@@ -34,10 +35,15 @@ class Plan:
     jobs: int = 1
     keep_going: bool = False
     cool_down_s: float = 0.0
+    script: Optional[Script] = None
 
     def command(self, run: Run, folder: Path) -> list[str]:
-        return [str(self.slackline), run.cell.cell.run, str(self.job), *run.cell.overrides,
-                *on_fold(run.cell.folds, run.repeat), "--set", f"seed={run.seed}", "--run-folder", str(folder)]
+        start = [run.cell.cell.run] if self.script is None else ["launch", str(self.script.path)]
+        command = [str(self.slackline), *start, str(self.job), *run.cell.overrides, *on_fold(run.cell.folds, run.repeat),
+                   "--set", f"seed={run.seed}", "--run-folder", str(folder)]
+        if self.script is not None:
+            command += ["--python", self.script.python, "--", *self.script.arguments]
+        return command
 
 
 @dataclass

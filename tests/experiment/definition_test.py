@@ -150,6 +150,11 @@ class MistakesOfTheFile(unittest.TestCase):
         ("grid: {a.x: [1, 2]}\ncompare: [{with: {a.x: 3}}]\n", "trial.yaml:4: compare.with.a.x: found '3'; allowed are 1, 2"),
         ("grid: {a.x: [1, 2]}\ncompare: [{of: {a.x: 2}, with: {a.x: 2}}]\n",
          "trial.yaml:4: compare: found no two cells that differ so"),
+        ("script: work.py\n", "trial.yaml:3: script: found no file work.py; allowed is the path of a Python script"),
+        ("script: work.py\n", "trial.yaml:3: script: found a cell with run: simulate; allowed is train"),
+        ("script: work.py\npython: no-such-python\n", "trial.yaml:4: python: found no program no-such-python; allowed is"),
+        ("script: work.py\narguments: --depth\n", "trial.yaml:4: arguments: found '--depth'; allowed is a list of texts and numbers"),
+        ("python: python3\n", "trial.yaml:3: python: found without script; allowed is both or neither"),
         ("grid: [\n", "not YAML"),
     )
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Stands in for the `slackline` program: understands check, train, simulate and --version, and writes run folders.
+"""Stands in for the `slackline` program: understands check, train, launch, simulate and --version, and writes run folders.
 
 Its job file is flat: dotted keys with values. Settings of its own, which a job never has, steer it:
   fake.refuse    check fails with this text
@@ -121,6 +121,12 @@ def main():
         print("slackline 9.9.9 (fake)")
         return
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    script = None
+    if sys.argv[1] == "launch":
+        end = sys.argv.index("--")
+        at = sys.argv.index("--python")
+        script = {"path": sys.argv[2], "python": sys.argv[at + 1], "arguments": sys.argv[end + 1:]}
+        del sys.argv[at:], sys.argv[2]
     mode, path = sys.argv[1], pathlib.Path(sys.argv[2])
     purpose = sys.argv[4] if sys.argv[3:4] == ["--for"] else None
     if purpose:
@@ -139,7 +145,7 @@ def main():
         print(yaml.safe_dump(job) + f"# OK: {path} is a valid job.")
         return
     with (path.parent / "calls.log").open("a") as calls:
-        calls.write(json.dumps({"mode": mode, "job": job, "folder": str(folder)}) + "\n")
+        calls.write(json.dumps({"mode": mode, "job": job, "folder": str(folder), "script": script}) + "\n")
     folder.mkdir(parents=True)
     if "fake.fail" in job:
         sys.exit(f"some words\nfake: {job['fake.fail']}")

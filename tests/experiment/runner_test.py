@@ -2,8 +2,10 @@
 import json
 import os
 import pathlib
+import shlex
 import shutil
 import signal
+import sys
 import unittest
 
 from support import ExperimentTest
@@ -37,6 +39,35 @@ class Running(ExperimentTest):
         self.run_experiment()
         self.assertEqual([call["mode"] for call in self.calls()], ["train"])
         self.assertIn("allowed is 1", self.run_experiment("--jobs", "2", code=2).stderr)
+
+    def test_the_workers_may_be_a_script(self):
+        (self.root / "work.py").write_text("pass\n")
+        # An interpreter whose package slackline is empty.
+        python = self.root / "venv" / "python"
+        (self.root / "venv" / "slackline").mkdir(parents=True)
+        (self.root / "venv" / "slackline" / "__init__.py").touch()
+        python.write_text(f"#!/bin/sh\nPYTHONPATH={shlex.quote(str(python.parent))} exec {shlex.quote(sys.executable)} \"$@\"\n")
+        python.chmod(0o755)
+        text = "script: work.py\npython: venv/python\narguments: [--depth, 18]\ngrid: {optimizer.lr: [0.1, 0.2]}\nrepeats: 2\n"
+        self.write(text, TRAINED)
+        self.assertIn("4 runs of `slackline launch`", self.run_experiment("--dry-run").stdout)
+        self.run_experiment()
+        self.assertEqual([(call["mode"], call["job"]["model.kind"], call["job"]["seed"]) for call in self.calls()],
+                         [("launch", "external", seed) for seed in (1, 1, 2, 2)])
+        self.assertEqual(self.calls()[0]["script"], {"path": str(self.root.resolve() / "work.py"),
+                                                     "python": str(python), "arguments": ["--depth", "18"]})
+        self.assertEqual([row["state"] for row in self.results()], 4 * ["done"])
+        # Another script, other runs.
+        self.assertIn("4 of 4 runs are complete", self.run_experiment().stdout)
+        (self.root / "work.py").write_text("import slackline\n")
+        self.assertIn("its job has changed", self.run_experiment().stdout)
+        # A job that names its model keeps it.
+        (self.root / "job.yaml").write_text("model: {kind: mlp}\n")
+        self.run_experiment()
+        self.assertNotIn("model.kind", self.calls()[-1]["job"])
+        python.write_text(f"#!/bin/sh\nexec {shlex.quote(sys.executable)} -I -S \"$@\"\n")
+        said = self.run_experiment("--dry-run", code=2).stderr
+        self.assertRegex(said, r"python: .*venv/python cannot import slackline \(ModuleNotFoundError: .*\); install it there")
 
     def test_repeats_go_through_the_folds(self):
         for name in ("one", "two"):
