@@ -95,7 +95,7 @@ class _Fields:
         return self.get(key, default, f"a {'whole ' if whole else ''}number from {least:g} to {most:g}", fits)
 
     def text(self, key: str, default: str) -> str:
-        return self.get(key, default, "text", lambda value: isinstance(value, str))
+        return str(self.get(key, default, "text", lambda value: isinstance(value, str)))
 
 
 def read(path: Path) -> Experiment:
@@ -220,10 +220,11 @@ def _read_folds(path: Path, nodes: Mapping[str, yaml.Node], mistakes: Mistakes) 
 def _read_repeats(fields: "_Fields", folds: int) -> int:
     """A repeat is on one fold, so that all folds count alike only where there is a multiple of them."""
     if folds == 0:
-        return fields.number("repeats", 1, 1, REPEATS_MAX, whole=True)
-    return fields.get("repeats", folds, f"a multiple of the {folds} folds, up to {REPEATS_MAX}",
-                      lambda value: isinstance(value, int) and not isinstance(value, bool)
-                      and 1 <= value <= REPEATS_MAX and value % folds == 0)
+        return int(fields.number("repeats", 1, 1, REPEATS_MAX, whole=True))
+    repeats: int = fields.get("repeats", folds, f"a multiple of the {folds} folds, up to {REPEATS_MAX}",
+                              lambda value: isinstance(value, int) and not isinstance(value, bool)
+                              and 1 <= value <= REPEATS_MAX and value % folds == 0)
+    return repeats
 
 
 def _read_job(path: Path, text: str, nodes: Mapping[str, yaml.Node], mistakes: Mistakes) -> Union[Path, InlineJob]:

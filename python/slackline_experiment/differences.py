@@ -56,7 +56,7 @@ def difference(results: Results, cell: Cell, against: Cell, figure: str) -> Opti
         return None
     # Figures that do not depend on the seed differ by the same amount in each repeat, up to rounding.
     spread = summary.deviation is not None and summary.deviation > 1e-9 * max(map(abs, theirs.values()))
-    half = t_95(summary.n - 1) * summary.deviation / sqrt(summary.n) if spread else None
+    half = t_95(summary.n - 1) * summary.deviation / sqrt(summary.n) if spread and summary.deviation is not None else None
     return Difference(cell, against, figure, summary.mean, half, summary.n)
 
 

@@ -39,7 +39,7 @@ def write_inline_job(job: InlineJob, folder: Path) -> Path:
 
 def inline_overrides(experiment: Experiment) -> dict[str, Any]:
     """A relative path in an inline job counts from the experiment file."""
-    found = {}
+    found: dict[str, Any] = {}
     for keys in PATHS:
         value = experiment.job.values if isinstance(experiment.job, InlineJob) else None
         for key in keys:
@@ -77,7 +77,8 @@ def resolve(experiment: Experiment, slackline: Path, to_run: bool = True) -> lis
             job = write_inline_job(job, Path(folder))
         if experiment.script is not None and to_run:
             check_script(experiment.script)
-        resolved, refused = [], {}
+        resolved: list[ResolvedCell] = []
+        refused: dict[str, list[str]] = {}
         for cell in experiment.cells:
             overrides = tuple(overrides_of({**inline_overrides(experiment), **script_overrides(experiment, cell), **cell.sets}))
             # Images and model of a script are its own: nothing is known of them here.

@@ -106,13 +106,15 @@ class Store:
                 and str(run.repeat) not in known["failed"] and run_folder.read_state(self.run_folder(run)) == "done")
 
     def wall_s(self, run: Run) -> Optional[float]:
-        return self._cells.get(run.cell.cell.id, {}).get("wall_s", {}).get(str(run.repeat))
+        seconds: Optional[float] = self._cells.get(run.cell.cell.id, {}).get("wall_s", {}).get(str(run.repeat))
+        return seconds
 
     def failure(self, run: Run) -> Optional[str]:
         known = self._cells.get(run.cell.cell.id)
         if known is None or known["fingerprint"] != run.cell.fingerprint:
             return None
-        return known["failed"].get(str(run.repeat))
+        failure: Optional[str] = known["failed"].get(str(run.repeat))
+        return failure
 
     def make_room(self, run: Run) -> None:
         """What an earlier attempt left is removed."""
