@@ -46,15 +46,18 @@ def parse(text):
 
 def kustomize(overlay, components=()):
     """The objects of k8s/overlays/OVERLAY, with components of k8s/components."""
-    place = ROOT / "k8s" / "overlays" / overlay
     if not components:
-        return parse(_run(TOOLS / "kubectl", "kustomize", place))
+        return kustomize_folder(ROOT / "k8s" / "overlays" / overlay)
     with tempfile.TemporaryDirectory(dir=ROOT / "build") as folder:
         up = "../../k8s"
         (pathlib.Path(folder) / "kustomization.yaml").write_text(json.dumps({
             "apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization",
             "resources": [f"{up}/overlays/{overlay}"], "components": [f"{up}/components/{one}" for one in components]}))
-        return parse(_run(TOOLS / "kubectl", "kustomize", folder))
+        return kustomize_folder(folder)
+
+
+def kustomize_folder(folder):
+    return parse(_run(TOOLS / "kubectl", "kustomize", folder))
 
 
 def helm(values=None, name="slackline"):

@@ -18,7 +18,7 @@ MACHINE_PATH = re.compile(r"(?<![\w.}$*-])/(?:wor" + r"k|roo" + r"t|hom" + r"e/\
 # own setting. Kubernetes names kinds and resources like hosts.
 HOST = re.compile(r"\bhttps?://([\w.-]+)|(?<![\w@/])((?:[a-z0-9-]+\.)+(?:org|com))\b(?!\()")
 HOSTS_ALLOWED = re.compile(r"^(www\.apache\.org|www\.w3\.org|yaml\.org|localhost|127\.0\.0\.1|(\w+\.)*example\.(org|com)|"
-                           r"monitoring\.coreos\.com|nvidia\.com)$")
+                           r"monitoring\.coreos\.com|trainer\.kubeflow\.org|nvidia\.com)$")
 # The environment is no API.
 ENVIRONMENT = re.compile(r"\b(?:secure_)?getenv\s*\(|\benviron\b")
 # The first two read what SLURM sets, the third what `slackline launch` does; cli/run/script.cc looks an interpreter up in $PATH, and cli/run/seat.cc which GPUs are seen; the commands of a wheel put their environment into $PATH; the last hands the sanitizers' settings on to a process that a test starts.
