@@ -131,6 +131,7 @@ class StatusPage(unittest.TestCase):
         points = page.evaluate("status.curve.time_s.length")
         self.until(page, f"status.curve.time_s.length > {points + 2}")
         self.assertEqual(page.inner_text("#connection"), "connected, live")
+        self.logarithm(page)
         page.wait_for_selector("#staleness-chart rect")
         page.wait_for_selector("#accuracy-chart .good")
         self.assertEqual(page.locator("#workers tbody tr").count(), 3)
@@ -183,7 +184,7 @@ class StatusPage(unittest.TestCase):
         """All that scrolls or reads out is reached by Tab, and is seen to have the focus."""
         page.evaluate("document.activeElement.blur()")
         reached = []
-        for _ in range(30):
+        for _ in range(32):
             page.keyboard.press("Tab")
             reached.append(page.evaluate(
                 "(() => { const at = document.activeElement; const outline = getComputedStyle(at).outlineStyle;"
@@ -206,6 +207,23 @@ class StatusPage(unittest.TestCase):
         heard = page.evaluate("heardAt")
         self.until(page, f"heardAt > {heard}")
         self.assertTrue(page.evaluate("document.activeElement === document.querySelector('#loss-chart svg')"))
+
+    def logarithm(self, page):
+        """Of the loss: a decade is as high as another one, whatever the button says."""
+        page.click("#loss-log")
+        self.assertEqual(page.get_attribute("#loss-log", "aria-pressed"), "true")
+        self.assertEqual(page.evaluate("logTicks(0.4, 3)"), [0.5, 1, 2])
+        self.assertEqual(page.evaluate("logTicks(0.0005, 50)"), [0.001, 0.01, 0.1, 1, 10])
+        self.assertEqual(page.evaluate("logTicks(1.4, 1.9)"), page.evaluate("ticks(1.4, 1.9, 5)"))
+        lines = page.evaluate("""(() => {
+          drawLines(byId('loss-chart'), [{name: 'x', tone: 'blue', times: [0, 1, 2, 3], values: [100, 10, 0, 1]}], {format: String, log: true});
+          return byId('loss-chart').querySelector('path').getAttribute('d').split('M').slice(1).map((line) => line.split('L').map((at) => Number(at.split(' ')[1])));
+        })()""")
+        # A value of 0 is nowhere.
+        (high, middle), (low,) = lines
+        self.assertAlmostEqual(middle - high, low - middle, delta=0.2)
+        page.click("#loss-log")
+        self.assertEqual(page.get_attribute("#loss-log", "aria-pressed"), "false")
 
     def hostile(self, page):
         took = page.evaluate(HOSTILE, 1000)

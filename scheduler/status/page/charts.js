@@ -30,7 +30,22 @@ function ticks(low, high, count) {
   return found;
 }
 
-// The same of times, in steps that clocks have.
+// Round numbers for a logarithmic axis: 1, 2 and 5 of each decade, or whole decades where those are many.
+function logTicks(low, high) {
+  const found = [], decades = [];
+  for (let power = Math.floor(Math.log10(low)); power <= Math.log10(high); ++power) {
+    for (const digit of [1, 2, 5]) {
+      const at = digit * Math.pow(10, power);
+      if (at < low || at > high) continue;
+      found.push(at);
+      if (digit === 1) decades.push(at);
+    }
+  }
+  if (found.length < 3) return ticks(low, high, 5);
+  return found.length <= 8 ? found : decades.filter((_, i) => i % Math.ceil(decades.length / 8) === 0);
+}
+
+// Round numbers of times, in steps that clocks have.
 function timeTicks(end, count) {
   const steps = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, 86400];
   const step = steps.find((one) => end / one <= count) || 86400 * Math.ceil(end / 86400 / count);
@@ -48,12 +63,15 @@ function duration(seconds) {
 }
 
 // Lines over time. series: [{name, tone, dashed, times, values, dots}], values may have nulls.
-// options: {format, tick: for the axis, zero: from 0 on, top: no higher than}
+// options: {format, tick: for the axis, zero: from 0 on, top: no higher than, log: logarithmic, without values up to 0}
 function drawLines(place, series, options) {
+  // Values as they are drawn.
+  const scaled = options.log ? (value) => value > 0 ? Math.log10(value) : null : (value) => value;
+  const drawn = series.map((one) => ({...one, values: one.values.map((value) => value === null ? null : scaled(value))}));
   const width = Math.max(220, place.clientWidth), height = 200;
   const left = 46, right = 10, top = 8, bottom = 22;
   let lowest = Infinity, highest = -Infinity, end = 0, points = 0;
-  for (const one of series) {
+  for (const one of drawn) {
     one.values.forEach((value, i) => {
       if (value === null) return;
       ++points;
@@ -103,9 +121,10 @@ function drawLines(place, series, options) {
     return values.length === 0 ? '' : one.name + ' from ' + options.format(values[0]) + ' to ' +
       options.format(values[values.length - 1]) + ' in ' + duration(end);
   }).filter(Boolean).join('; ') + '. Arrow keys read single values.');
-  for (const value of ticks(lowest, highest, 5)) {
-    svg('line', {class: 'axis', x1: left, x2: width - right, y1: y(value), y2: y(value)}, image);
-    svg('text', {x: left - 6, y: y(value) + 4, 'text-anchor': 'end'}, image, (options.tick || options.format)(value));
+  for (const value of options.log ? logTicks(Math.pow(10, lowest), Math.pow(10, highest)) : ticks(lowest, highest, 5)) {
+    const at = y(scaled(value));
+    svg('line', {class: 'axis', x1: left, x2: width - right, y1: at, y2: at}, image);
+    svg('text', {x: left - 6, y: at + 4, 'text-anchor': 'end'}, image, (options.tick || options.format)(value));
   }
   // No more than fit side by side.
   const times = timeTicks(end, Math.max(2, Math.floor(width / 90)));
@@ -113,7 +132,7 @@ function drawLines(place, series, options) {
     const anchor = time === 0 ? 'start' : x(time) > width - 30 ? 'end' : 'middle';
     svg('text', {x: x(time), y: height - 6, 'text-anchor': anchor}, image, duration(time));
   }
-  for (const one of series) {
+  for (const one of drawn) {
     let path = '';
     let pen = false;
     one.values.forEach((value, i) => {

@@ -12,6 +12,7 @@ let streamClosedAt = 0;
 let polling = false;
 let polledAt = 0;
 let allWorkers = false;
+let logLoss = false;
 const began = Date.now();
 
 // --- Words ---
@@ -127,7 +128,7 @@ function showProgress() {
 
 function showCurves() {
   const curve = status.curve;
-  drawLines(byId('loss-chart'), [{name: 'training loss', tone: 'blue', times: curve.time_s, values: curve.loss}], {format: lossText, tick: (value) => String(Number(value.toPrecision(3)))});
+  drawLines(byId('loss-chart'), [{name: 'training loss', tone: 'blue', times: curve.time_s, values: curve.loss}], {format: lossText, tick: (value) => String(Number(value.toPrecision(3))), log: logLoss});
   setText(byId('accuracy-title'), measuresMap() ? 'Mean average precision' : 'Accuracy');
   drawLines(byId('accuracy-chart'), [
     ...(measuresMap() ? [] : [{name: 'training', tone: 'blue', times: curve.time_s, values: curve.train_accuracy}]),
@@ -352,6 +353,11 @@ function tick() {
 }
 
 byId('workers-all').addEventListener('click', () => { allWorkers = !allWorkers; show(); });
+byId('loss-log').addEventListener('click', () => {
+  logLoss = !logLoss;
+  byId('loss-log').setAttribute('aria-pressed', String(logLoss));
+  show();
+});
 document.addEventListener('visibilitychange', () => { if (!document.hidden) show(); });
 let resized = 0;
 window.addEventListener('resize', () => { cancelAnimationFrame(resized); resized = requestAnimationFrame(show); });
