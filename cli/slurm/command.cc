@@ -1,7 +1,9 @@
 #include "cli/slurm/command.h"
 
 #include <CLI/CLI.hpp>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "cli/base/complain.h"
 #include "common/folder_name.h"
@@ -25,6 +27,7 @@ const HelpText kSubmitHelp = {.example = kSubmitExample,
                               .most_used = "--set --run-folder --dry-run",
                               .groups = {{"Wall limit", "--resume --stop-before --no-requeue"},
                                          {"Network", "--interface"},
+                                         {"Containers", "--srun-option"},
                                          {"Python scripts", "--script --python --script-argument"}},
                               .text = kHelp,
                               .examples =
@@ -36,6 +39,7 @@ const HelpText kRunHelp = {.example = "slackline slurm run job.yaml",
                            .most_used = "--set --run-folder --resume",
                            .groups = {{"Wall limit", "--stop-before --no-requeue"},
                                       {"Network", "--interface"},
+                                      {"Containers", "--srun-option"},
                                       {"Python scripts", "--script --python --script-argument"}},
                            .text = kHelp,
                            .examples = "sbatch --nodes=4 --time=48:00:00 slurm/slackline.sbatch job.yaml"};
@@ -67,6 +71,19 @@ void AddWorkers(CLI::App& command, ScriptOptions& options) {
       ->needs(script);
 }
 
+void AddSrun(CLI::App& command, std::vector<std::string>& options) {
+  command
+      .add_option("--srun-option", options,
+                  "Option for the srun that starts a process on each node, for example "
+                  "--srun-option=--container-image=IMAGE. May be repeated")
+      ->type_name("OPTION")
+      ->allow_extra_args(false)
+      ->check([](const std::string& option) {
+        if (option.size() > 2 && option.compare(0, 2, "--") == 0) return std::string();
+        return "found '" + option + "'; allowed is a long option of srun with its value: --srun-option=--NAME=VALUE";
+      });
+}
+
 }  // namespace
 
 Command::Command(CLI::App& app, const std::string& program) {
@@ -90,6 +107,7 @@ Command::Command(CLI::App& app, const std::string& program) {
   submit_command_->add_flag("!--no-requeue", submit_.requeue,
                             "End at the wall limit, and do not go back into the queue");
   AddWorkers(*submit_command_, submit_.script);
+  AddSrun(*submit_command_, submit_.srun);
   submit_command_->add_flag("--dry-run", submit_.dry_run, "Print the batch script, and submit nothing");
   submit_command_->add_option("SBATCH", submit_.sbatch, "Options for sbatch, after --");
   SetHelp(*submit_command_, kSubmitHelp);
@@ -113,6 +131,7 @@ Command::Command(CLI::App& app, const std::string& program) {
       ->check(CLI::Range(1.0, 86400.0));
   run_command_->add_flag("!--no-requeue", run_.requeue, "End at the wall limit, and do not go back into the queue");
   AddWorkers(*run_command_, run_.script);
+  AddSrun(*run_command_, run_.srun);
   SetHelp(*run_command_, kRunHelp);
 
   node_command_ =

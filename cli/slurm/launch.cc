@@ -187,6 +187,7 @@ class Attempt {
       command.insert(command.end(), {absl::StrCat("--nodes=", allocation_.nodes),
                                      absl::StrCat("--ntasks=", allocation_.nodes), "--ntasks-per-node=1"});
     }
+    command.insert(command.end(), options_.srun.begin(), options_.srun.end());
     const double patience = 2e-3 * job_.timeouts().startup_ms();
     command.insert(command.end(),
                    {*self, "slurm", "node", "--meeting", meeting.folder(), "--patience", absl::StrCat(patience)});

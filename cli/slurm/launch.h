@@ -29,6 +29,8 @@ struct LaunchOptions {
   bool requeue = true;
   // Script that replaces the workers' program. Empty for a resumed run: the workers that it had.
   ScriptOptions script = {};
+  // Options for the srun that starts a process on each node.
+  std::vector<std::string> srun = {};
 };
 
 // Runs the job. Returns the exit code.

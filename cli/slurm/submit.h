@@ -21,6 +21,8 @@ struct SubmitOptions {
   bool requeue = true;
   // Script that replaces the workers' program. Empty for a resumed run: the workers that it had.
   ScriptOptions script = {};
+  // Options for the srun that starts a process on each node, passed on unchanged.
+  std::vector<std::string> srun = {};
   // Options for sbatch, passed on unchanged.
   std::vector<std::string> sbatch;
   // True to print the batch script, and do nothing else.

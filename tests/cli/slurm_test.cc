@@ -204,13 +204,15 @@ TEST(BatchScript, SaysAllThatSbatchMustKnow) {
   options.overrides = {"name=it's"};
   options.stop_before_s = 90.5;
   options.interface = "ib0";
+  options.srun = {"--container-image=/images/py torch.sqsh", "--label"};
   const std::string script = BatchScript(options, "job", "/opt/slackline", "/runs/100%");
   EXPECT_THAT(script, HasSubstr("#SBATCH --signal=B:USR1@91\n"));
   EXPECT_THAT(script, HasSubstr("#SBATCH --requeue\n"));
   EXPECT_THAT(script, HasSubstr("#SBATCH --output=\"/runs/100%%/submit/slurm-%j.out\"\n"));
   EXPECT_THAT(script,
               HasSubstr("exec '/opt/slackline' slurm run '/runs/100%/submit/job.yaml' --run-folder '/runs/100%' --set "
-                        "'name=it'\\''s' --interface 'ib0' --stop-before 90.5\n"));
+                        "'name=it'\\''s' --interface 'ib0' --stop-before 90.5 "
+                        "--srun-option='--container-image=/images/py torch.sqsh' --srun-option='--label'\n"));
   options.requeue = false;
   options.resume = true;
   options.sbatch = {"--array=1-3"};
