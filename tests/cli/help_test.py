@@ -132,7 +132,7 @@ class Completion(unittest.TestCase):
 
     @unittest.skipUnless(shutil.which("bash"), "no bash")
     def test_bash_offers_commands_options_and_words(self):
-        for words, offered in ((("slackline", "tra"), ["train", "trace"]),
+        for words, offered in ((("slackline", "tra"), ["train", "trace", "track"]),
                                (("slackline", "slurm", ""), ["submit", "run", "node"]),
                                (("slackline", "servers", "add", "--c"), ["--count"]),
                                (("slackline", "train", "job.yaml", "--q"), ["--quiet"]),
@@ -164,7 +164,7 @@ class Completion(unittest.TestCase):
 
     @unittest.skipUnless(shutil.which("fish"), "no fish")
     def test_fish_offers_commands_and_words(self):
-        for line, offered in (("slackline tra", {"train", "trace"}), ("slackline check --for ", {"train", "simulate"}),
+        for line, offered in (("slackline tra", {"train", "trace", "track"}), ("slackline check --for ", {"train", "simulate"}),
                               ("slackline servers ad", {"add"}), ("slackline train --qu", {"--quiet"})):
             done = subprocess.run(["fish", "--no-config", "-c", f"source {self.script('fish')}; complete -C '{line}'"],
                                   capture_output=True, text=True, timeout=60, cwd=self.folder)
