@@ -21,6 +21,8 @@ class Launched(NamedTuple):
     # Number of this script among those of its machine, and how many these are.
     local_rank: int = 0
     local_world_size: int = 1
+    # Private folder of the scripts of this machine, where they are one worker (worker.node_group).
+    node_group: Optional[str] = None
     # Cores of this script, where several share a machine.
     cores: tuple[int, ...] = ()
     # Where this is in the network.
@@ -38,6 +40,7 @@ class Launched(NamedTuple):
             settings=tuple(line for line in os.environ.get("SLACKLINE_SET", "").splitlines() if line.strip()),
             local_rank=int(os.environ.get("SLACKLINE_LOCAL_RANK", "0")),
             local_world_size=int(os.environ.get("SLACKLINE_LOCAL_WORLD_SIZE", "1")),
+            node_group=os.environ.get("SLACKLINE_NODE_GROUP") or None,
             cores=tuple(int(core) for core in os.environ.get("SLACKLINE_CORES", "").split(",") if core),
             topology=os.environ.get("SLACKLINE_TOPOLOGY", ""),
             supervised=os.environ.get("SLACKLINE_SUPERVISED", "") not in ("", "0"),

@@ -46,8 +46,8 @@ class Optimizer:
         worker: Worker of this process. It takes one optimizer.
         accumulate: Backward passes of a step, whose gradients add up. Default: the job's training.accumulate.
         overlap: Let gradients of models of 16 MiB and more leave during the last backward pass of a step. Pass False if the
-            script changes gradients before step(), as torch.amp.GradScaler does. With parameters on several devices,
-            gradients leave in step() only.
+            script changes gradients before step(), as torch.amp.GradScaler does. With parameters on several devices, and in
+            a node group, gradients leave in step() only.
 
     With a torch.amp.GradScaler, scaler.step(optimizer) divides the gradients by the scale. Where one is not finite, nothing is
     pushed, and the samples of the step are left out.
@@ -93,7 +93,9 @@ class Optimizer:
         self._trained = self._offsets[len(self._parameters)]
         tensors = [*self._parameters, *self._buffers]
         self._devices = [one.device for one in tensors]
-        self._overlap = bool(overlap) and len(set(self._devices)) == 1 and not reduces_gradients(model)
+        self._overlap = (
+            bool(overlap) and len(set(self._devices)) == 1 and worker._node is None and not reduces_gradients(model)
+        )
         self._staged = [_staging.is_staged(one) for one in tensors]
         self._copies = _staging.Copies(dict.fromkeys(d for d, staged in zip(self._devices, self._staged) if staged))
         # For each step that may be in flight a vector, which the weights after it are written to. Those that the model
@@ -175,16 +177,23 @@ class Optimizer:
         if samples is None and not self._warned:
             self._warn_of_batches()
         self._worker._before_step()
-        if self._overflowed():
+        node = self._worker._node
+        overflowed = self._overflowed()
+        if node is not None:
+            overflowed = node.agree(samples, overflowed)
+        if overflowed:
             self._worker._skip_step(samples)
             self._begin_step()
             return loss
         self._begin_push()
         with torch.no_grad():
-            if not self._leaving:
+            if node is not None:
+                node.add_up()
+            elif not self._leaving:
                 self._write_averages()
             copies = []
-            for i, (one, view) in enumerate(zip(self._parameters, self._gradients)):
+            # Those of a node group are there already.
+            for i, (one, view) in enumerate(zip(self._parameters, self._gradients if node is None else ())):
                 if self._leaving and self._staged[i] and i >= self._first_complete:
                     continue  # on its way to the host
                 if one.grad is None:
@@ -194,7 +203,7 @@ class Optimizer:
                 elif one.grad is not view:
                     view.copy_(one.grad)
             self._copies.out(copies)
-            norm = self._norm_on_devices()
+            norm = self._norm_on_devices() if node is None else None
         self._copies.settle()
         if not self._leaving and not self._warned_of_none and all(one.grad is None for one in self._parameters):
             self._warned_of_none = True
@@ -322,6 +331,8 @@ class Optimizer:
 
     def _take_weights(self) -> None:
         """Weights have come: the model's follow."""
+        if self._worker._node is not None and self._worker._node.pull():
+            return
         part = self._worker._parts()[1]
         back = []
         with torch.no_grad():

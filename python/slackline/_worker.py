@@ -7,8 +7,9 @@ import os
 import sys
 import time
 import warnings
+from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, Mapping, Optional, Sequence, TypeVar
+from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, Mapping, Optional, Sequence, TypeVar, Union
 
 import torch
 import torch.utils.data
@@ -19,6 +20,7 @@ from ._errors import FailedPreconditionError
 from ._launched import Launched
 
 if TYPE_CHECKING:
+    from ._node_job import NodeJob
     from ._optimizer import Optimizer
 
 Item = TypeVar("Item")
@@ -36,6 +38,7 @@ def connect(
     topology: str = "",
     threads: Optional[int] = None,
     log: str = "info",
+    node_group: Optional[torch.distributed.ProcessGroup] = None,
 ) -> Worker:
     """Makes this process a worker of a job.
 
@@ -50,6 +53,8 @@ def connect(
         topology: Place in the network, in the form of SLURM_TOPOLOGY_ADDR. Default: SLACKLINE_TOPOLOGY.
         threads: Number of torch's threads. Default: with `slackline launch` the job's worker.threads, otherwise torch's own.
         log: Least important lines on standard error: "info", "warning", or "nothing" for no lines.
+        node_group: Process group of torch.distributed, whose processes on this machine are one worker. All call connect(), with
+            the same job. Default: the scripts that `slackline launch --node-group` has started together.
 
     Returns:
         The worker. Use it in a `with`.
@@ -57,6 +62,7 @@ def connect(
     Raises:
         ValueError: The address or the job is missing, or an argument or the job file is wrong.
         FileNotFoundError: The job file does not exist.
+        DeadlineExceededError: Processes of the node group, which the message names, did not call connect().
     """
     launched = Launched.read()
     address = address or launched.scheduler
@@ -78,6 +84,9 @@ def connect(
         os.sched_setaffinity(0, launched.cores)  # and with this thread those that it starts
     worker = Worker(_core.Job(os.fspath(job), settings, os.fspath(address), name, topology), name)
     worker.local_rank, worker.local_world_size = launched.local_rank, launched.local_world_size
+    if node_group is not None or launched.node_group:
+        worker._join_node(node_group, launched.node_group)
+        _core.log_as(f"{name}/{worker.local_rank}", log)
     heed_sigterm(launched.supervised)
     if threads is None and launched.worker is not None:
         threads = worker._job.threads
@@ -103,7 +112,9 @@ class Worker:
     """
 
     def __init__(self, job: _core.Job, name: str) -> None:
-        self._job = job
+        self._job: Union[_core.Job, NodeJob] = job
+        # Where several processes are one worker: the same as `_job`.
+        self._node: Optional[NodeJob] = None
         self.name = name
         self.local_rank = 0
         self.local_world_size = 1
@@ -176,7 +187,7 @@ class Worker:
 
     @property
     def batch_size(self) -> int:
-        """Number of samples in a batch: training.batch_size."""
+        """Number of samples in a batch: training.batch_size. In a node group, the part of this process."""
         return self._job.batch_size
 
     @property
@@ -385,6 +396,19 @@ class Worker:
         except Exception as problem:  # pylint: disable=broad-except
             print(f"slackline: could not leave in good order: {problem}", file=sys.stderr)
 
+    def _join_node(self, devices: Optional[torch.distributed.ProcessGroup], folder: Optional[str]) -> None:
+        """Makes this process one of several that are one worker."""
+        from ._node_group import NodeGroup
+        from ._node_job import NodeJob
+
+        assert isinstance(self._job, _core.Job)
+        if devices is not None:
+            group = NodeGroup.of(devices)
+            self.local_rank, self.local_world_size = group.rank, group.size
+        else:
+            group = NodeGroup(Path(folder or ""), self.local_rank, self.local_world_size)
+        self._job = self._node = NodeJob(self, self._job, group)
+
     # --- what the optimizer calls ---
 
     def _attach(self, optimizer: Optimizer) -> None:
@@ -438,12 +462,7 @@ class Worker:
         count = drawn if samples is None else int(samples)
         # Before the step: after one that fails nobody knows better.
         self._range_in_order = self._range_in_order and self._in_order and count == drawn
-        if count < 1:
-            raise FailedPreconditionError(
-                f"a step needs samples, and {count} were drawn from worker.sampler() since the last one"
-            )
-        if self._loss is not None and not math.isfinite(self._loss):
-            raise FailedPreconditionError(f"the loss that was reported is {self._loss}")
+        self._check_step(count)
         seconds = time.monotonic() - self._since
         try:
             correct = None if self._accuracy is None else round(self._accuracy * count)
@@ -456,6 +475,14 @@ class Worker:
         if outcome == "rejoined":
             self._samples = ()
             self._stepped = 0
+
+    def _check_step(self, count: int) -> None:
+        if count < 1:
+            raise FailedPreconditionError(
+                f"a step needs samples, and {count} were drawn from worker.sampler() since the last one"
+            )
+        if self._loss is not None and not math.isfinite(self._loss):
+            raise FailedPreconditionError(f"the loss that was reported is {self._loss}")
 
     # --- what the sampler calls ---
 
