@@ -2,10 +2,12 @@
 #include "cli/program.h"
 
 #include <CLI/CLI.hpp>
+#include <cstdint>
 #include <cstdio>
 #include <string>
 #include <vector>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
@@ -15,6 +17,7 @@
 #include "cli/doctor/command.h"
 #include "cli/help/command.h"
 #include "cli/prepare/command.h"
+#include "cli/run/node_scripts.h"
 #include "cli/slurm/command.h"
 #include "common/help.h"
 #include "common/log_format.h"
@@ -100,6 +103,10 @@ std::string SubcommandMistake(const CLI::App& app, int index, int argc, char** a
 }
 
 int Main(int argc, char** argv) {
+  uint32_t scripts = 0;
+  if (argc > 3 && absl::string_view(argv[1]) == kNodeScripts && absl::SimpleAtoi(argv[2], &scripts)) {
+    return RunNodeScripts(scripts, {argv + 3, argv + argc});
+  }
   CLI::App app(kAbout, "slackline");
   app.set_version_flag("--version", VersionText("slackline"));
   app.require_subcommand(1);

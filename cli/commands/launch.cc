@@ -18,9 +18,11 @@ int Launch(const LaunchOptions& options) {
   train.script = *std::move(command);
   if (options.servers) train.overrides.push_back(absl::StrCat("cluster.servers=", *options.servers));
   if (options.workers) train.overrides.push_back(absl::StrCat("cluster.workers=", *options.workers));
-  if (options.per_node) {
-    train.overrides.push_back(absl::StrCat("worker.per_node=", *options.per_node));
-    if (!options.workers) train.overrides.push_back(absl::StrCat("cluster.workers=", *options.per_node));
+  if (options.per_node) train.overrides.push_back(absl::StrCat("worker.per_node=", *options.per_node));
+  if (options.node_group) train.overrides.push_back("worker.node_group=true");
+  if (!options.workers && (options.per_node || options.node_group)) {
+    // This machine is one node.
+    train.overrides.push_back(absl::StrCat("cluster.workers=", options.node_group ? 1 : *options.per_node));
   }
   const absl::StatusOr<job::Job> job = ReadJobOfWorkers(train.script, train.job_file, train.overrides);
   if (!job.ok()) return ComplainOfWrongUse(job.status());

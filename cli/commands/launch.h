@@ -18,6 +18,8 @@ struct LaunchOptions {
   std::optional<uint32_t> workers;
   // Number of scripts on this machine, each with its part of the GPUs and cores. Absent: as the job file says.
   std::optional<uint32_t> per_node;
+  // The scripts of this machine are one worker.
+  bool node_group = false;
 };
 
 // Does what Train() does, with the script as the workers. Returns the exit code.

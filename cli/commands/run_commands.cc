@@ -27,7 +27,7 @@ const HelpText kTrainHelp = {
 const HelpText kLaunchHelp = {
     .example = "slackline launch train.py job.yaml --workers 4",
     .most_used = "--workers --servers --set",
-    .groups = {{"Script", "--per-node --python"}, {"Output", "--run-folder --quiet"}},
+    .groups = {{"Script", "--per-node --node-group --python"}, {"Output", "--run-folder --quiet"}},
     .text =
         "Each worker is a process that runs the script. The script calls slackline.connect(), which finds the job, "
         "the scheduler and the worker's name. The script's output goes to the logs in the run folder. All else is as "
@@ -36,6 +36,7 @@ const HelpText kLaunchHelp = {
         "Slackline passes everything after -- to the script.",
     .examples =
         "slackline launch train.py job.yaml --per-node 8\n"
+        "slackline launch train.py job.yaml --per-node 8 --node-group\n"
         "slackline launch train.py job.yaml --python venv/bin/python -- --depth 18"};
 
 const HelpText kResumeHelp = {
@@ -90,6 +91,10 @@ AddedCommand AddLaunch(CLI::App& app, const char* program) {
                    "Number of workers on this machine, each with an equal part of its GPUs and cores, instead of "
                    "worker.per_node and cluster.workers")
       ->check(CLI::Range(1, 64));
+  command->add_flag(
+      "--node-group", options->node_group,
+      "Make the scripts of --per-node one worker: they add up their gradients, and one of them pushes and "
+      "pulls, as with worker.node_group");
   AddOverrides(*command, options->train.overrides);
   AddRunFolder(*command, options->train.run_folder, "as with `slackline train`");
   AddQuiet(*command, options->train.quiet);

@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/types/span.h"
+#include "cli/run/node_scripts.h"
 #include "cli/run/script.h"
 #include "cli/run/seat.h"
 #include "common/clock.h"
@@ -211,7 +212,10 @@ std::vector<std::string> Cluster::ScriptCommand(const std::string& name) const {
                                       absl::StrCat("SLACKLINE_WORKER=", name), "PYTHONUNBUFFERED=1"};
   const std::vector<std::string> environment = EnvironmentOf(share_.worker_arguments);
   command.insert(command.end(), environment.begin(), environment.end());
-  if (const uint32_t seats = job_.worker().per_node(); seats > 1) {
+  const uint32_t seats = job_.worker().per_node();
+  if (job_.worker().node_group()) {
+    command.insert(command.end(), {programs_.scheduler.parent_path() / "slackline", kNodeScripts, absl::StrCat(seats)});
+  } else if (seats > 1) {
     const auto number = std::find(share_.workers.begin(), share_.workers.end(), name) - share_.workers.begin();
     const std::vector<std::string> seat =
         EnvironmentOfSeat(ThisMachine(), static_cast<uint32_t>(number) % seats, seats);

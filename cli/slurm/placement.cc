@@ -20,6 +20,7 @@
 #include "cli/slurm/allocation.h"
 #include "cli/slurm/slurm_programs.h"
 #include "common/job/job_file.h"
+#include "common/job/job_kinds.h"
 
 namespace slackline::cli::slurm {
 namespace {
@@ -163,7 +164,7 @@ std::map<std::string, std::string> ParseLeafSwitches(const std::string& text) {
 Processes ProcessesOf(const job::Job& job) {
   return {.servers = ServerProcesses(job),
           .groups = std::max(1u, static_cast<uint32_t>(job.worker().groups_size())),
-          .scripts = job.worker().per_node()};
+          .scripts = WorkersOfScripts(job.worker())};
 }
 
 int ShowPlacement(const PlacementOptions& options) {

@@ -1,6 +1,8 @@
 // Facts about the kinds that a job names.
 #pragma once
 
+#include <cstdint>
+
 #include "absl/strings/string_view.h"
 #include "common/job/consistency_modes.h"
 #include "common/job/model_kinds.h"
@@ -37,6 +39,9 @@ inline const ModeFacts& FactsOf(const job::Consistency& consistency) {
 
 // Returns whether workers are scripts, with a model and data of their own.
 inline bool RunsScripts(const job::Job& job) { return job.model().kind() == job::Model::EXTERNAL; }
+
+// Returns the number of workers that the scripts of a node are.
+inline uint32_t WorkersOfScripts(const job::Worker& worker) { return worker.node_group() ? 1 : worker.per_node(); }
 
 // Returns what texts for people call the job's samples: the data of scripts may be anything.
 inline absl::string_view SamplesNoun(const job::Job& job) { return RunsScripts(job) ? "samples" : "images"; }

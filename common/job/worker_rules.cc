@@ -87,15 +87,34 @@ class WorkerRules : private RuleBook {
   void PerNode(const job::Job& job) {
     const uint32_t scripts = job.worker().per_node();
     if (!RunsScripts(job)) {
-      return NeedsOther(job.worker(), "worker.per_node", "model.kind: external",
-                        EnumName(*job::Model::Kind_descriptor()->FindValueByNumber(job.model().kind())));
+      for (const char* const key : {"worker.per_node", "worker.node_group"}) {
+        NeedsOther(job.worker(), key, "model.kind: external",
+                   EnumName(*job::Model::Kind_descriptor()->FindValueByNumber(job.model().kind())));
+      }
+      return;
     }
     if (scripts > 1 && job.worker().groups_size() > 0) {
       Refuse("worker.per_node", absl::StrCat(scripts, " with worker.groups"), "one of both");
     }
-    if (job.cluster().has_workers() && job.cluster().workers() % scripts != 0) {
+    if (job.cluster().has_workers() && job.cluster().workers() % WorkersOfScripts(job.worker()) != 0) {
       Refuse("cluster.workers", absl::StrCat(job.cluster().workers()),
              absl::StrCat("a multiple of ", scripts, " (worker.per_node)"), "worker.per_node");
+    }
+    NodeGroup(job);
+  }
+
+  // Scripts of a node that are one worker.
+  void NodeGroup(const job::Job& job) {
+    if (!job.worker().node_group()) return;
+    const uint32_t scripts = job.worker().per_node();
+    const std::string key = "worker.node_group";
+    if (scripts == 1) return Refuse(key, "true with worker.per_node: 1", "worker.per_node: 2 and more");
+    if (job.wire().window() > 1) {
+      Refuse(key, absl::StrCat("true with wire.window: ", job.wire().window()), "wire.window: 1");
+    }
+    if (job.training().batch_size() % scripts != 0) {
+      Refuse("training.batch_size", absl::StrCat(job.training().batch_size()),
+             absl::StrCat("a multiple of ", scripts, " (worker.per_node), since worker.node_group shares it out"), key);
     }
   }
 

@@ -133,7 +133,7 @@ const Refusal kRefusals[] = {
     {"KeysOfMapEntriesAreNotSuggested", "worker: {value: 3}\n",
      "j.yaml:1: found the unknown key 'worker.value'; allowed are devices, threads, slowdown, trace, stages, "
      "micro_batches, groups, cores, precision, loss_scale, loss_scale_growth_steps, channels_last, cudnn_benchmark, "
-     "cuda_graphs, per_node"},
+     "cuda_graphs, per_node, node_group"},
     {"Octal", "training: {epochs: 010}\n",
      "j.yaml:1: training.epochs: found '010'; allowed is a whole number from 1 to 1000000"},
     {"Hexadecimal", "training: {epochs: 0x10}\n",

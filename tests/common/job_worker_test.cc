@@ -35,6 +35,19 @@ INSTANTIATE_TEST_SUITE_P(
                   "model.kind: external (add --set worker.per_node=1 to take the default back)"},
         BadWorker{"PerNodeOfSomeNodes", "model: {kind: external}\nworker: {per_node: 4}\ncluster: {workers: 6}",
                   "j.yaml:3: cluster.workers: found 6; allowed is a multiple of 4 (worker.per_node)"},
+        BadWorker{"NodeGroupWithoutScripts", "worker: {node_group: true}",
+                  "j.yaml:1: worker.node_group: found a value together with mlp; allowed is only with "
+                  "model.kind: external (add --set worker.node_group=false to take the default back)"},
+        BadWorker{"NodeGroupOfOneScript", "model: {kind: external}\nworker: {node_group: true}",
+                  "j.yaml:2: worker.node_group: found true with worker.per_node: 1; allowed is worker.per_node: 2 and "
+                  "more"},
+        BadWorker{"NodeGroupWithPushesInFlight",
+                  "model: {kind: external}\nworker: {per_node: 4, node_group: true}\nwire: {window: 2}",
+                  "j.yaml:2: worker.node_group: found true with wire.window: 2; allowed is wire.window: 1"},
+        BadWorker{"NodeGroupOfUnequalShares",
+                  "model: {kind: external}\nworker: {per_node: 4, node_group: true}\ntraining: {batch_size: 6}",
+                  "j.yaml:3: training.batch_size: found 6; allowed is a multiple of 4 (worker.per_node), since "
+                  "worker.node_group shares it out"},
         BadWorker{"Section", "worker: {groups: {devices: cpu}}",
                   "j.yaml:1: worker.groups: found a section of keys; allowed is a list of sections of keys: devices, "
                   "batch, cores, precision"},

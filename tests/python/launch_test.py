@@ -119,6 +119,40 @@ class Launch(Launched):
         for name, rank, own, gpus in (("worker-1", 0, first, "4,5"), ("worker-2", 1, cores[len(first) :], "6,7")):
             self.assertIn(f"seat {rank} 2 {own if len(cores) > 1 else cores} {gpus}", self.log(run, name))
 
+    def test_scripts_of_a_node_are_one_worker(self):
+        script = self.folder / "node.py"
+        script.write_text(
+            OWN_WORK.split("if pathlib", maxsplit=1)[0]
+            + "print('seat', worker.local_rank, worker.local_world_size, worker.batch_size, worker.rank, worker.reason)\n"
+        )
+        flags = ["--per-node", "2", "--node-group", "--set", "training.epochs=1", "--set", "training.batch_size=8"]
+        run = self.launch(script, *flags)
+        self.assertEqual(run.wait(120), 0, run.diagnosis())
+        for rank in (0, 1):
+            self.assertIn(f"seat {rank} 2 4 0 training is complete", self.log(run, "worker-1"))
+        self.assertFalse((run.folder / "logs" / "worker-2.log").exists())
+
+    def test_killed_script_of_a_node_is_replaced_with_the_others(self):
+        flags = ["--per-node", "2", "--node-group", "--set", "training.epochs=10000"]
+        run = self.launch(OPTIONS.examples / "patterns.py", *flags, "--set", "cluster.worker_restarts_max=1")
+        run.wait_for_training()
+        seat = run.members()["worker-1"]["pid"]
+        scripts = pathlib.Path(f"/proc/{seat}/task/{seat}/children").read_text().split()
+        self.assertEqual(len(scripts), 2, scripts)
+        os.kill(int(scripts[1]), signal.SIGKILL)
+        run.programs.wait_for(
+            lambda: f"worker-1 to be back\n{run.diagnosis()}",
+            lambda: self.log(run, "worker-1").count("live as worker") == 2,
+            90,
+            run.process,
+        )
+        died = f"process 1 of the node (pid {scripts[1]})"
+        self.assertIn(f"failed: AbortedError: {died} died", run.events())
+        self.assertIn(f"{died}: killed by signal 9 (Killed)", run.stdout(), run.diagnosis())
+        run.process.send_signal(signal.SIGINT)
+        self.assertEqual(run.wait(60), 1, run.diagnosis())
+        self.assertEqual(run.leftovers(), [])
+
     def test_killed_worker_is_replaced(self):
         flags = [
             "--set",
