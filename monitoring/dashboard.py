@@ -49,7 +49,7 @@ ROWS = [
         ("Loss", "short", "Mean loss on training images since the last report; on test images at the last evaluation.",
          [q("slackline_scheduler_train_loss{JOB}", "{{slackline_job}} training"),
           q("slackline_scheduler_test_loss{JOB}", "{{slackline_job}} test")]),
-        ("Learning rate", "short", "By the schedule, for a step of one batch.",
+        ("Learning rate", "short", "As the last push names it, else by the schedule for a step of one batch.",
          [q("slackline_scheduler_learning_rate{JOB}", "{{slackline_job}}")]),
         ("Accuracy", "percentunit", "On training images since the last report; on test images at the last evaluation, of jobs that find "
          "objects mean average precision.",

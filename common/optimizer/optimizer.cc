@@ -113,15 +113,18 @@ Optimizer::Optimizer(const OptimizerConfig& config)
 void Optimizer::BeginStep(const Step& step) {
   ++steps_;
   staleness_mean_ += (step.staleness - staleness_mean_) / static_cast<double>(std::min(steps_, kStalenessSteps));
-  own_ = CoefficientsOf({.lr_factor = 1, .weight_decay = config_.weight_decay}, step.lr);
+  SLACKLINE_CHECK(step.group_lrs.empty() || step.group_lrs.size() == config_.groups.size());
+  own_ = CoefficientsAt(step.lr, config_.weight_decay);
   groups_.clear();
-  for (const GroupConfig& group : config_.groups) groups_.push_back(CoefficientsOf(group, step.lr));
+  for (size_t i = 0; i < config_.groups.size(); ++i) {
+    const GroupConfig& group = config_.groups[i];
+    const double lr = step.group_lrs.empty() ? step.lr * group.lr_factor : step.group_lrs[i];
+    groups_.push_back(CoefficientsAt(lr, group.weight_decay));
+  }
 }
 
-StepCoefficients Optimizer::CoefficientsOf(const GroupConfig& group, double lr) const {
-  return facts_.coefficients(
-      config_,
-      {.lr = lr * group.lr_factor, .weight_decay = group.weight_decay, .momentum = momentum(), .step = steps_});
+StepCoefficients Optimizer::CoefficientsAt(double lr, double weight_decay) const {
+  return facts_.coefficients(config_, {.lr = lr, .weight_decay = weight_decay, .momentum = momentum(), .step = steps_});
 }
 
 double Optimizer::momentum() const {

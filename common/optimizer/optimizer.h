@@ -150,7 +150,10 @@ class Optimizer {
     double lr = 0;
     // Mean staleness of the gradients, in versions.
     double staleness = 0;
+    // Learning rate of each of OptimizerConfig::groups; empty: lr, times the group's factor.
+    absl::Span<const double> group_lrs = {};
   };
+  // Requires: group_lrs has one entry a group, or none.
   void BeginStep(const Step& step);
   // Compensates one push's gradient of some elements for the change of the weights since it was computed. Call it
   // exactly once for each push, before the step for these elements. A null weights_then means that the old weights are
@@ -176,7 +179,7 @@ class Optimizer {
   void set_staleness_mean(double staleness) { staleness_mean_ = staleness; }
 
  private:
-  StepCoefficients CoefficientsOf(const GroupConfig& group, double lr) const;
+  StepCoefficients CoefficientsAt(double lr, double weight_decay) const;
 
   const OptimizerConfig config_;
   const OptimizerFacts& facts_;

@@ -13,6 +13,7 @@
 #include "common/checkpoint/shard_file.h"
 #include "common/codec/wire_encoding.h"
 #include "common/logging.h"
+#include "ps/shard/learning_rates.h"
 #include "ps/shard/push_norm.h"
 
 namespace slackline::ps {
@@ -21,7 +22,7 @@ namespace {
 // Keeps weights n_i / n_nominal within what float32 steps survive.
 constexpr uint64_t kSamplesMax = uint64_t{1} << 30;
 
-absl::Status CheckTrailer(const wire::PushCommit& commit) {
+absl::Status CheckTrailer(const wire::PushCommit& commit, size_t groups) {
   if (!commit.has_base()) return absl::InvalidArgumentError("commit names no base version");
   if (commit.samples() < 1 || commit.samples() > kSamplesMax) {
     return absl::InvalidArgumentError(
@@ -34,7 +35,7 @@ absl::Status CheckTrailer(const wire::PushCommit& commit) {
   if (!std::isfinite(commit.loss())) {
     return absl::InvalidArgumentError(absl::StrCat("loss is ", commit.loss(), "; allowed is a finite number"));
   }
-  return absl::OkStatus();
+  return CheckLearningRates(commit.learning_rates(), groups);
 }
 
 // Superseded versions that may be held at a time.
@@ -289,7 +290,8 @@ absl::StatusOr<ShardHost::Arriving> ShardHost::Admit(const Caller& caller, const
 void ShardHost::Commit(const Caller& caller, const wire::PushChunk& chunk, Arriving arriving) {
   if (arriving.seed) return CommitSeed(caller, std::move(arriving));
   const wire::PushCommit& commit = chunk.commit();
-  if (absl::Status status = CheckTrailer(commit); !status.ok()) return Refuse(*caller.peer, chunk, status);
+  if (absl::Status status = CheckTrailer(commit, config_.optimizer.groups.size()); !status.ok())
+    return Refuse(*caller.peer, chunk, status);
   const bool stage = engine_.Admit(caller.sender, arriving.sequence) == Engine::Admission::kStage;
   if (stage && arriving.fate != Fate::kStage) {
     repeats_.Note(caller, arriving.sequence);
@@ -299,7 +301,9 @@ void ShardHost::Commit(const Caller& caller, const wire::PushChunk& chunk, Arriv
   if (stage) {
     if (config_.engine.outlier_factor > 0) part_norm = PushNorm(arriving.staged.pieces(), config_.extent.trained);
     held_[{caller.sender, arriving.sequence}] =
-        Held{std::move(arriving.staged), commit.gradient_norm(), arriving.shared_memory && !arriving.copied,
+        Held{std::move(arriving.staged), commit.gradient_norm(),
+             std::vector<double>(commit.learning_rates().begin(), commit.learning_rates().end()),
+             arriving.shared_memory && !arriving.copied,
              config_.references_max > 0 ? References::Use(&references_, FromWire(commit.base())) : References::Use()};
   }
   Actions actions;

@@ -170,7 +170,8 @@ class ShardHost {
   struct Held {
     StagedPush staged;
     double gradient_norm = 0;
-    bool shared_memory = false;  // the bytes are in the worker's segment
+    std::vector<double> learning_rates;  // empty: the job's
+    bool shared_memory = false;          // the bytes are in the worker's segment
     References::Use base;
   };
   // Pull that was received but not yet handed to the peer.
@@ -226,6 +227,8 @@ class ShardHost {
   // Returns the weights that a push was computed from, if they are kept and are not the current ones; else an empty
   // view.
   SliceView Reference(const ApplyAction::Part& part);
+  // Returns the arguments of a step whose pushes are held.
+  StepArguments ArgumentsFor(const ApplyAction& apply) const;
   void TakeCut();
   // Copies a held push out of its worker's segment. A push that is answered before it is applied must not lie where its
   // worker writes the next gradient.

@@ -8,6 +8,7 @@
 #include "common/logging.h"
 #include "ps/base/readable.h"
 #include "ps/host/shard_host.h"
+#include "ps/shard/learning_rates.h"
 #include "ps/shard/step_arguments.h"
 
 namespace slackline::ps {
@@ -76,6 +77,7 @@ void ShardHost::Execute(const ApplyAction& apply) {
     SLACKLINE_CHECK(held != held_.end());
     contributions.push_back({held->second.staged.pieces(), part.weight, held->second.gradient_norm, Reference(part)});
   }
+  const StepArguments arguments = ArgumentsFor(apply);
   const bool recorded = journal_ != nullptr && journal_->Follows(config_.shard);
   const bool single = contributions.size() == 1 && contributions.front().reference.chunks() == 0;
   std::shared_ptr<StagedPush> pushed;  // its bytes are read below
@@ -88,7 +90,7 @@ void ShardHost::Execute(const ApplyAction& apply) {
     contributions.front().pieces = held.staged.pieces();
     pushed = std::make_shared<StagedPush>(std::move(held.staged));
     journal_->Stepped(config_.shard, {.version = apply.version,
-                                      .arguments = ArgumentsOf(apply),
+                                      .arguments = arguments,
                                       .push = pushed,
                                       .weight = contributions.front().weight,
                                       .gradient_norm = contributions.front().gradient_norm,
@@ -98,13 +100,13 @@ void ShardHost::Execute(const ApplyAction& apply) {
     mean = std::make_shared<std::vector<float>>(config_.extent.pushed());
   }
   const absl::Time begin = time_.Now();
-  state_.Apply(contributions, ArgumentsOf(apply), mean == nullptr ? absl::Span<float>() : absl::MakeSpan(*mean));
+  state_.Apply(contributions, arguments, mean == nullptr ? absl::Span<float>() : absl::MakeSpan(*mean));
   metrics_.apply_seconds.Observe(absl::ToDoubleSeconds(time_.Now() - begin));
   kill_point::Passed("applied");
   version_ = apply.version;
   if (mean != nullptr) {
     journal_->Stepped(config_.shard, {.version = apply.version,
-                                      .arguments = ArgumentsOf(apply),
+                                      .arguments = arguments,
                                       .push = nullptr,
                                       .weight = 1,
                                       .gradient_norm = 0,
@@ -116,6 +118,16 @@ void ShardHost::Execute(const ApplyAction& apply) {
     held_.erase(part.push);
   }
   if (awaits_cut() && version_.number >= cut_at_) TakeCut();
+}
+
+StepArguments ShardHost::ArgumentsFor(const ApplyAction& apply) const {
+  StepArguments arguments = ArgumentsOf(apply);
+  std::vector<PushRates> rates;
+  for (const ApplyAction::Part& part : apply.parts) {
+    rates.push_back({.weight = part.weight, .rates = held_.at(part.push).learning_rates});
+  }
+  arguments.learning_rates = MeanRates(rates, state_.learning_rates(apply.batches));
+  return arguments;
 }
 
 SliceView ShardHost::Reference(const ApplyAction::Part& part) {

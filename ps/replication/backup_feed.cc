@@ -12,6 +12,7 @@
 #include "common/codec/wire_encoding.h"
 #include "common/kill_point.h"
 #include "ps/host/peer.h"
+#include "ps/shard/learning_rates.h"
 #include "ps/store/manifest.h"
 
 namespace slackline::ps {
@@ -193,13 +194,16 @@ absl::Status BackupFeed::Handle(const wire::ReplicaStep& step) {
     return absl::InvalidArgumentError(
         absl::StrCat("a step with a number that is negative or not finite: ", step.ShortDebugString()));
   }
+  const size_t groups = copy.host->config().optimizer.groups.size();
+  if (absl::Status rates = CheckLearningRates(step.learning_rates(), groups); !rates.ok()) return rates;
   RecordedStep record;
   record.version = FromWire(step.version());
   record.arguments = {.lr_scale = step.lr_scale(),
                       .average_rate = step.average_rate(),
                       .samples = step.samples(),
                       .batches = step.batches(),
-                      .staleness = step.staleness()};
+                      .staleness = step.staleness(),
+                      .learning_rates = {step.learning_rates().begin(), step.learning_rates().end()}};
   record.push = empty ? std::make_shared<StagedPush>() : std::move(copy.step);
   record.weight = step.weight();
   record.gradient_norm = step.gradient_norm();

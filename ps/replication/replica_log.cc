@@ -75,6 +75,7 @@ void ReplicaLog::Stepped(ShardId shard, RecordedStep step) {
   out.set_samples(step.arguments.samples);
   out.set_batches(step.arguments.batches);
   out.set_staleness(step.arguments.staleness);
+  out.mutable_learning_rates()->Add(step.arguments.learning_rates.begin(), step.arguments.learning_rates.end());
   for (const auto& [sender, answer] : step.answers) *out.add_answers() = ReplicaAnswerOf(shard, sender, answer);
   entry.staged = std::move(step.push);
   sink_->Wake();

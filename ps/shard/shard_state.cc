@@ -106,7 +106,12 @@ void ShardState::Apply(absl::Span<const Contribution> contributions, const StepA
   GradientMean mean(contributions, config_.clip_norm);
   const bool compensate = Compensates(contributions);
   const auto average_rate = static_cast<float>(arguments.average_rate);
-  optimizer_.BeginStep({.lr = learning_rate(arguments.batches) * arguments.lr_scale, .staleness = arguments.staleness});
+  SLACKLINE_CHECK(arguments.learning_rates.empty() || arguments.learning_rates.size() == 1 + config_.groups.size());
+  std::vector<double> lrs = arguments.learning_rates;
+  if (lrs.empty()) lrs.push_back(learning_rate(arguments.batches));
+  for (double& lr : lrs) lr *= arguments.lr_scale;
+  optimizer_.BeginStep(
+      {.lr = lrs.front(), .staleness = arguments.staleness, .group_lrs = absl::MakeConstSpan(lrs).subspan(1)});
   const auto keep = [&](uint64_t begin, absl::Span<const float> values) {
     if (!mean_out.empty()) std::copy_n(values.data(), values.size(), mean_out.data() + begin);
     return values;
@@ -135,6 +140,13 @@ void ShardState::Apply(absl::Span<const Contribution> contributions, const StepA
   });
   if (averaged) averaged->SkipRestOfChunk();
   samples_applied_ += arguments.samples;
+}
+
+std::vector<double> ShardState::learning_rates(double batches) const {
+  const double lr = learning_rate(batches);
+  std::vector<double> rates = {lr};
+  for (const GroupConfig& group : config_.groups) rates.push_back(lr * group.lr_factor);
+  return rates;
 }
 
 ShardView ShardState::Snapshot() const {

@@ -73,6 +73,9 @@ struct StepArguments {
   double batches = 1;
   // Mean staleness of the gradients, in versions.
   double staleness = 0;
+  // Learning rates in place of the job's, before lr_scale: of elements in no group, then of each group. Empty: the
+  // job's.
+  std::vector<double> learning_rates = {};
 };
 
 // Progress of a shard's training.
@@ -136,7 +139,7 @@ class ShardState {
   // `mean_out`, if not empty, receives the mean that the step used. The same step with it alone, not clipped, gives the
   // same bits, except with adaptive delay compensation.
   // Requires: the bytes were checked; the pieces of every contribution have extent().pushed() elements, and byte
-  // lengths that these can have.
+  // lengths that these can have; arguments.learning_rates is empty or as long as learning_rates().
   void Apply(absl::Span<const Contribution> contributions, const StepArguments& arguments,
              absl::Span<float> mean_out = {});
 
@@ -156,6 +159,8 @@ class ShardState {
   uint64_t samples_applied() const { return samples_applied_; }
   // Learning rate that the next step would use, before lr_scale, if it counted as `batches` batches of one worker.
   double learning_rate(double batches = 1) const { return LearningRate(config_, samples_applied_, batches); }
+  // Returns the rate of elements in no group, then that of each group, likewise.
+  std::vector<double> learning_rates(double batches = 1) const;
   const Optimizer& optimizer() const { return optimizer_; }
 
  private:

@@ -27,7 +27,8 @@ struct Report {
   bool finds_objects = false;
   // Confusion matrix of that evaluation, by label and prediction; empty for many classes.
   std::vector<uint64_t> confusion = {};
-  // Rate by the schedule, for a step of one batch: before the factors of groups, stale pushes and larger steps.
+  // Rate that the last push names, or else the rate by the schedule for a step of one batch: before the factors of
+  // groups, stale pushes and larger steps.
   double learning_rate = 0;
   double samples_per_second = 0;
   double staleness_mean = 0;

@@ -127,7 +127,8 @@ void AddReport(RunningJob& job, absl::Time now) {
   report.accuracy = progress.accuracy;
   job.evaluations.Report(report);
   const OptimizerConfig optimizer = MakeOptimizerConfig(job.config.job, job.shards.layout().train_samples);
-  report.learning_rate = LearningRate(optimizer, progress.totals.samples_applied(), /*batches=*/1);
+  report.learning_rate =
+      progress.learning_rate.value_or(LearningRate(optimizer, progress.totals.samples_applied(), /*batches=*/1));
   report.samples_per_second = job.progress.SamplesPerSecond(now);
   report.staleness_mean = progress.staleness_mean;
   report.staleness = progress.staleness;

@@ -30,9 +30,9 @@ SchedulerMetrics::SchedulerMetrics(Metrics& metrics)
       test_loss_(
           metrics.gauge("slackline_scheduler_test_loss",
                         "Mean loss on test images at the last evaluation; 0: none yet, or the job finds objects")),
-      learning_rate_(metrics.gauge(
-          "slackline_scheduler_learning_rate",
-          "Learning rate by the schedule at the last report, for a step of one batch; 0 before the first")),
+      learning_rate_(metrics.gauge("slackline_scheduler_learning_rate",
+                                   "Learning rate at the last report: of the last push that names one, else by the "
+                                   "schedule for a step of one batch; 0 before the first")),
       samples_per_second_(
           metrics.gauge("slackline_scheduler_samples_per_second", "Training images a second, of all workers")),
       slack_(metrics.gauge("slackline_scheduler_slack_clocks", "Fastest minus slowest live worker's clock")),

@@ -67,6 +67,7 @@ void Progress::Heard(const Holder& holder, const wire::WorkerProgress& progress,
     if (grown.pushes_lost() > 0 || stepped) loss.Settle();
     if (now >= loss.after && !loss.steps) loss.steps = progress.steps();
   }
+  if (progress.steps() > before.steps()) NoteLearningRate(progress);
   AddStaleness(progress, before, staleness_);
   staleness_max_ = std::max(staleness_max_, progress.staleness_max());
   worker.last = progress;
@@ -108,6 +109,13 @@ void Progress::RaiseNorm(double norm) {
   if (std::isnan(norm)) return;
   norm_ = std::max(norm_, norm);
   norm_peak_ = std::max(norm_peak_, norm);
+}
+
+void Progress::NoteLearningRate(const wire::WorkerProgress& progress) {
+  latest_.learning_rate.reset();
+  if (progress.has_learning_rate() && std::isfinite(progress.learning_rate())) {
+    latest_.learning_rate = progress.learning_rate();
+  }
 }
 
 void Progress::Restored(ServerId server, const Holder& holder, const wire::RestoredWorker& restored, absl::Time after) {

@@ -35,6 +35,8 @@ struct ProgressReport {
   uint64_t slack = 0;
   // Largest norm of a gradient since the previous report.
   double gradient_norm_max = 0;
+  // Learning rate that the last push names, of the worker whose steps were heard last; absent: the rate is the job's.
+  std::optional<double> learning_rate;
 };
 
 // Samples by time; at most one point is older than the window of its rates.
@@ -127,6 +129,7 @@ class Progress {
   void ObserveSlack(const wire::WorkerProgress& progress);
   void RaiseSlack(uint64_t slack);
   void RaiseNorm(double norm);
+  void NoteLearningRate(const wire::WorkerProgress& progress);
 
   const absl::Duration window_;
   std::map<WorkerId, Heartbeats> workers_;

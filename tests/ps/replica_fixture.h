@@ -176,6 +176,7 @@ class ReplicaTest : public testing::Test {
         ToWire(base, *chunk.mutable_commit()->mutable_base());
         chunk.mutable_commit()->set_samples(3 + worker);
         chunk.mutable_commit()->set_gradient_norm(5);
+        if (names_rates_) chunk.mutable_commit()->add_learning_rates(0.003 * (sequence % 5 + worker));
       }
       Say(table, worker, item, Floats(values));
     }
@@ -255,6 +256,7 @@ class ReplicaTest : public testing::Test {
   job::Job job_;
   ManualTime time_;
   uint64_t generation_ = 1;
+  bool names_rates_ = false;  // whether pushes name learning rates
   std::map<uint32_t, std::unique_ptr<RecordingPeer>> peers_;
   std::unique_ptr<Side> server_, backup_;
   std::unique_ptr<Wire> wire_;

@@ -61,6 +61,7 @@ TEST_P(ReplicaModes, WhoTakesOverHasTheSameBitsAndKnowsAllThatWasAnswered) {
   for (int round = 0; round < 400; ++round) {
     const uint32_t worker = 1 + random() % 2, shard = random() % kShards;
     uint64_t& last = sent[{worker, shard}];
+    names_rates_ = random() % 2 == 0;
     hear();
     // The window: at most two are unanswered.
     if (last < 2 || answered.contains({worker, shard, last - 1})) PushNow(worker, shard, ++last);

@@ -1,4 +1,5 @@
 // A shard in the modes that make one step of several workers' pushes: what it keeps, says and counts.
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
@@ -46,6 +47,11 @@ class ShardModesTest : public testing::Test {
     host_->Push(alice_.caller, seed, AsPayload(Floats(kElements, 10)));
     alice_.peer.Take();
   }
+  static EngineConfig Async() {
+    EngineConfig config;
+    config.mode = Mode::kAsync;
+    return config;
+  }
   static EngineConfig Softsync() {
     EngineConfig config;
     config.mode = Mode::kSoftsync;
@@ -79,6 +85,15 @@ class ShardModesTest : public testing::Test {
     host_->Push(person.caller, Chunk(person.last.value(), base), AsPayload(Floats(kElements, value)));
   }
 
+  // Pushes from version 0, over `samples` samples. No rates: the job's.
+  void PushAt(Person& person, float value, const std::vector<double>& rates, uint64_t samples = 1) {
+    person.last = person.last.Next();
+    wire::PushChunk chunk = Chunk(person.last.value(), 0);
+    chunk.mutable_commit()->set_samples(samples);
+    chunk.mutable_commit()->mutable_learning_rates()->Add(rates.begin(), rates.end());
+    host_->Push(person.caller, chunk, AsPayload(Floats(kElements, value)));
+  }
+
   float Weight() {
     RecordingPeer reader;
     host_->Pull({&reader, {}, true, 1}, {{}, PullId(1), Clock64()}, std::nullopt);
@@ -109,6 +124,50 @@ TEST_F(ShardModesTest, SoftsyncAnswersAtOnceAndKeepsTheBytesForTheStep) {
   EXPECT_EQ(bob_.peer.Take().answer().version().number(), 1);
   EXPECT_EQ(Weight(), 7);
   EXPECT_EQ(budget_.used(), 0);
+}
+
+TEST_F(ShardModesTest, StepOfSeveralPushesTakesTheMeanOfTheirRatesBySamples) {
+  EngineConfig bsp;
+  bsp.mode = Mode::kBsp;
+  for (const EngineConfig& engine : {Softsync(), bsp, Quorum(1)}) {
+    for (Person* person : {&alice_, &bob_, &carol_}) person->last = Sequence();
+    Start(engine);
+    PushAt(alice_, 1, {0.5}, 2);
+    PushAt(bob_, 1, {0.25}, 1);
+    PushAt(carol_, 1, {0.125}, 1);
+    EXPECT_EQ(Weight(), 10 - (0.5F * 2 + 0.25F + 0.125F) / 4);
+  }
+}
+
+TEST_F(ShardModesTest, PushThatIsAStepHasItsOwnRate) {
+  Start(Async());
+  PushAt(alice_, 1, {0.5});
+  EXPECT_EQ(Weight(), 9.5F);
+  PushAt(alice_, 1, {0});
+  EXPECT_EQ(Weight(), 9.5F);
+  PushAt(bob_, 1, {2}, 3);
+  EXPECT_EQ(Weight(), 3.5F) << "times the number of batches in it";
+}
+
+TEST_F(ShardModesTest, RateThatIsNoRateIsRefusedAndChangesNothing) {
+  Start(Async());
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  for (const std::vector<double>& rates : std::vector<std::vector<double>>{{-0.1}, {nan}, {1e39}, {0.1, 0.1}}) {
+    PushAt(alice_, 1, rates);
+    const wire::Refused refused = alice_.peer.Take().refused();
+    EXPECT_EQ(refused.code(), static_cast<uint32_t>(absl::StatusCode::kInvalidArgument));
+    EXPECT_THAT(refused.message(), HasSubstr(rates.size() > 1 ? "0 or 1 are allowed" : "allowed is a finite float32"));
+    alice_.last = Sequence();
+  }
+  EXPECT_EQ(Weight(), 10);
+  EXPECT_EQ(budget_.used(), 0);
+}
+
+TEST_F(ShardModesTest, PushWithoutRatesCountsInTheMeanWithTheJobs) {
+  Start(Quorum(2.0 / 3));
+  PushAt(alice_, 1, {});  // the job's lr is 1
+  PushAt(bob_, 1, {0.5});
+  EXPECT_EQ(Weight(), 10 - 0.75F);
 }
 
 TEST_F(ShardModesTest, SoftsyncAppliesWhatTheDeadWereToldIsApplied) {

@@ -229,6 +229,24 @@ TEST(Progress, LargestGradientIsThatOfTheInterval) {
   EXPECT_EQ(progress.Report().gradient_norm_max, 0);
 }
 
+TEST(Progress, LearningRateIsThatOfTheLastPushThatWasHeardOf) {
+  Progress progress;
+  EXPECT_FALSE(progress.Report().learning_rate);
+  wire::WorkerProgress words = Totals(1, 10);
+  words.set_learning_rate(0.25);
+  progress.Heard(kFirst, words, true, At(0));
+  EXPECT_EQ(progress.Report().learning_rate, 0.25);
+  words.set_learning_rate(0.125);
+  progress.Heard(kFirst, words, true, At(1));  // no step since
+  EXPECT_EQ(progress.Report().learning_rate, 0.25);
+  words = Totals(2, 20);
+  words.set_learning_rate(0);
+  progress.Heard(kFirst, words, true, At(2));
+  EXPECT_EQ(progress.Report().learning_rate, 0);
+  progress.Heard(kSecond, Totals(1, 10), true, At(3));  // its pushes have the job's rate
+  EXPECT_FALSE(progress.Report().learning_rate);
+}
+
 TEST(Progress, StalenessIsReportedOnce) {
   Progress progress;
   wire::WorkerProgress words = Totals(2, 20);

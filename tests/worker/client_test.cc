@@ -536,7 +536,7 @@ TEST_F(ClientTest, ServerWithoutTheShardIsAFailedPrecondition) {
 }
 
 TEST_F(ClientTest, ServerOfAnotherProtocolIsRefusedByName) {
-  first_.set_protocol_major(9);
+  first_.set_protocol(9, 0);
   Connect();
   const absl::Status status = client_->Pull(absl::MakeSpan(parameters_), kLong);
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);

@@ -75,6 +75,18 @@ TEST_F(EmbeddedTest, SamplesThatAreLeftOutCountAsDoneAndNothingIsPushed) {
   EXPECT_EQ(wire_.pushes[0].range_samples_done, 5);
 }
 
+TEST_F(EmbeddedTest, PushNamesTheRatesOfItsStepAndTheReportHasTheFirst) {
+  link_.work = {Range(7, 0, 6)};
+  NextRange();
+  ASSERT_TRUE(Step(2).ok());
+  EXPECT_EQ(link_.progress().Take(absl::Now()).total.learning_rate, std::nullopt);
+  ASSERT_TRUE(worker_->Step({.samples = 4, .learning_rates = {0.25, 0.5}, .compute = {}, .data_wait = {}}).ok());
+  ASSERT_EQ(wire_.pushes.size(), 2);
+  EXPECT_THAT(wire_.pushes[0].learning_rates, testing::IsEmpty());
+  EXPECT_THAT(wire_.pushes[1].learning_rates, ElementsAre(0.25, 0.5));
+  EXPECT_EQ(link_.progress().Take(absl::Now()).total.learning_rate, 0.25);
+}
+
 TEST_F(EmbeddedTest, SeedsPullsTrainsItsRangesAndLeaves) {
   link_.work = {Range(7, 0, 6), Range(8, 6, 10)};
   const EmbeddedRange first = NextRange();

@@ -134,7 +134,10 @@ FakeServer::Said FakeServer::Greet(const wire::Hello& hello) {
   wire::Welcome& welcome = *item.mutable_welcome();
   welcome.set_window(1);
   welcome.set_chunk_bytes_max(chunk_bytes_);
-  if (protocol_major_ > 0) welcome.mutable_version()->set_major(protocol_major_);
+  if (protocol_major_ > 0) {
+    welcome.mutable_version()->set_major(protocol_major_);
+    welcome.mutable_version()->set_minor(protocol_minor_);
+  }
   for (const wire::ShardClock& asked : hello.shards()) {
     const auto shard = shards_.find(asked.shard());
     if (shard == shards_.end()) continue;

@@ -36,7 +36,10 @@ class FakeServer : private wire::ParameterServer::Service {
   void set_hook(Hook hook) ABSL_LOCKS_EXCLUDED(mutex_);
   // Sets the largest payload, which Welcome allows and into which pulls are cut.
   void set_chunk_bytes(uint32_t bytes) { chunk_bytes_ = bytes; }
-  void set_protocol_major(uint32_t major) { protocol_major_ = major; }
+  void set_protocol(uint32_t major, uint32_t minor) {
+    protocol_major_ = major;
+    protocol_minor_ = minor;
+  }
   // Makes the server discard the next push of this shard that is complete.
   void DiscardNext(uint32_t shard, wire::DiscardReason reason = wire::DISCARD_LATE) ABSL_LOCKS_EXCLUDED(mutex_);
   // Returns the values of the elements, for the next pull.
@@ -87,6 +90,7 @@ class FakeServer : private wire::ParameterServer::Service {
   wire::Encoding pull_encoding_ ABSL_GUARDED_BY(mutex_) = wire::ENCODING_FP32;  // encoding of the last Hello
   uint32_t chunk_bytes_ = 1 << 20;
   uint32_t protocol_major_ = 0;  // 0: it says none
+  uint32_t protocol_minor_ = 0;
   std::string address_;
   std::unique_ptr<grpc::Server> server_;
 };

@@ -61,6 +61,7 @@ void ProgressBoard::Record(const StepFacts& step, absl::Time now) {
     std::visit([&](auto value) { Accumulate(figure.over, step.*value, total.*value); }, figure.of);
   }
   total.staleness.Add(step.staleness);
+  total.learning_rate = step.learning_rate;
   progress_.samples_applied += SamplesApplied(step);
   progress_.loss_sum += step.loss * static_cast<double>(step.samples);
   moved_ = alive_ = now;

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -26,6 +27,8 @@ struct StepFacts : StepReport {
   absl::Duration data_wait;  // part of `compute`: wait for batches
   absl::Duration wait;       // wait for servers
   double gradient_norm = 0;
+  // First learning rate that the push names; absent: the rate is the job's.
+  std::optional<double> learning_rate = std::nullopt;
 };
 
 // Figure of a step that the worker reports.

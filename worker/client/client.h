@@ -123,6 +123,8 @@ struct PushInfo {
   double gradient_norm = 0;
   RangeId range = {};
   uint64_t range_samples_done = 0;
+  // Learning rates of this push, as wire::PushCommit defines them; empty: the job's.
+  std::vector<double> learning_rates = {};
 };
 
 // Client pushes gradients to all servers of a job and pulls weights from them.

@@ -102,6 +102,8 @@ class Exchange : private Stream::Owner {
     bool retired = false;
     std::unique_ptr<Stream> stream;
     uint64_t chunk_bytes = 0;
+    // Minor number of the protocol that the server speaks.
+    uint32_t minor = 0;
     // Memory shared with a server on this host, used once the server has agreed; null otherwise.
     std::unique_ptr<SharedMemory> memory;
     bool memory_agreed = false;
@@ -178,6 +180,9 @@ class Exchange : private Stream::Owner {
   // Returns the number of pushes that were answered as applied and that `state` newly reports as lost.
   uint64_t NewlyLost(Shard& shard, const wire::ShardState& state) const;
   absl::Status CheckWelcome(const Peer& peer, const wire::Welcome& welcome) const;
+  // Checks that a server which speaks this minor number uses the learning rates of the push.
+  //   kUnimplemented  it would ignore them
+  static absl::Status CheckTakesRates(const PushInfo& info, uint32_t minor);
   // Returns the shard if it lives on this server.
   absl::StatusOr<Shard*> FindShard(const Peer& peer, uint32_t shard);
   void SendAll(absl::Span<const Session::Send> sends);

@@ -52,6 +52,9 @@ wire::Hello Exchange::MakeHello(Stream& stream) {
 
 absl::Status Exchange::CheckWelcome(const Peer& peer, const wire::Welcome& welcome) const {
   if (absl::Status speaks = CheckProtocol("it", ProtocolOf(welcome)); !speaks.ok()) return speaks;
+  for (const InFlight& step : steps_) {
+    if (absl::Status takes = CheckTakesRates(step.info, ProtocolOf(welcome).minor); !takes.ok()) return takes;
+  }
   uint64_t least = encoder_.lossy() ? codec::kInt8BlockBytes : sizeof(float);
   for (ShardId id : peer.shards) {
     // What a device encodes was cut before.
@@ -73,6 +76,13 @@ absl::Status Exchange::CheckWelcome(const Peer& peer, const wire::Welcome& welco
   return absl::OkStatus();
 }
 
+absl::Status Exchange::CheckTakesRates(const PushInfo& info, uint32_t minor) {
+  if (info.learning_rates.empty() || minor >= kMinorOfLearningRates) return absl::OkStatus();
+  return absl::UnimplementedError(absl::StrCat("speaks protocol 1.", minor,
+                                               " and would ignore the learning rate of a push; allowed is 1.",
+                                               kMinorOfLearningRates, " and newer: start a newer server"));
+}
+
 uint64_t Exchange::NewlyLost(Shard& shard, const wire::ShardState& state) const {
   // Each Welcome says it again, and a server that died twice may count some again.
   const uint64_t to = std::min(state.lost_to(), session_.last_answered(shard.info.shard).value());
@@ -91,6 +101,7 @@ void Exchange::Opened(Stream& stream, const wire::Welcome& welcome) {
   const absl::Status check = CheckWelcome(peer, welcome);
   if (!check.ok()) return Fail(Named(watch_.name(stream.index()), check));
   peer.chunk_bytes = std::min<uint64_t>(options_.chunk_bytes, welcome.chunk_bytes_max());
+  peer.minor = ProtocolOf(welcome).minor;
   peer.memory_agreed = welcome.shared_memory() && peer.memory != nullptr;
   if (!peer.memory_agreed) peer.memory.reset();
   const bool tcp = AddressOf(peer.info) == peer.info.address;

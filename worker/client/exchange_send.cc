@@ -3,6 +3,7 @@
 #include <iterator>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "common/byte_segments.h"
 #include "common/check.h"
 #include "worker/client/exchange.h"
@@ -42,6 +43,12 @@ void Exchange::Ready(uint64_t from) {
 void Exchange::CommitStep(const PushInfo& info, absl::Span<float> parameters) {
   if (leaving_ || !failure_.ok()) return;
   SLACKLINE_CHECK(open_);
+  for (const Peer& peer : peers_) {
+    if (!peer.stream->open()) continue;
+    const absl::Status takes = CheckTakesRates(info, peer.minor);
+    if (takes.ok()) continue;
+    return Fail(absl::Status(takes.code(), absl::StrCat(watch_.name(peer.stream->index()), ": ", takes.message())));
+  }
   const std::vector<Session::Send> sends = session_.BeginStep();
   open_->info = info;
   open_->parameters = parameters;

@@ -99,6 +99,7 @@ SubPush GradientPush(const Session::Send& send, const PushInfo& info, absl::Span
   trailer.set_samples(info.samples);
   trailer.set_loss(info.loss);
   trailer.set_gradient_norm(info.gradient_norm);
+  trailer.mutable_learning_rates()->Add(info.learning_rates.begin(), info.learning_rates.end());
   trailer.mutable_data()->set_range(info.range.value());
   trailer.mutable_data()->set_samples_done(info.range_samples_done);
   return push;

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/address.h"
 #include "common/job/job_file.h"
+#include "common/job/optimizer_config.h"
 #include "common/member_name.h"
 #include "common/metrics/metrics.h"
 #include "common/metrics/process_metrics.h"
@@ -62,7 +63,9 @@ class OpenedJob : public EmbeddedJob {
                   .accumulate = config_.trainer.accumulate,
                   .epochs = job_.training().epochs(),
                   .threads = config_.compute_threads,
-                  .window = config_.trainer.window},
+                  .window = config_.trainer.window,
+                  .optimizer = MakeOptimizerConfig(job_, /*samples_per_epoch=*/0),
+                  .group_rules = config_.model.groups},
         metrics_(ProcessLabels(job_.name(), options_.name, "worker")),
         trainer_metrics_(metrics_) {}
 

@@ -10,6 +10,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "common/optimizer/optimizer.h"
+#include "common/parameter_groups.h"
 #include "worker/embedded/embedded_worker.h"
 
 namespace slackline::worker {
@@ -37,6 +39,9 @@ class EmbeddedJob {
     uint32_t epochs = 1;
     uint32_t threads = 1;  // number of threads that compute
     uint32_t window = 1;   // number of steps that may be in flight
+    // Settings of the servers' optimizer, and the patterns of its groups.
+    OptimizerConfig optimizer = {};
+    std::vector<ParameterGroupRule> group_rules = {};
   };
   struct Model {
     // Trained tensors first, then buffers. Their order determines their offsets.

@@ -231,7 +231,8 @@ absl::StatusOr<EmbeddedStep> EmbeddedWorker::Step(const EmbeddedStepInfo& info) 
                                                              .loss = info.loss.value_or(0),
                                                              .gradient_norm = norm,
                                                              .range = range_ ? range_->range : RangeId(),
-                                                             .range_samples_done = range_done_},
+                                                             .range_samples_done = range_done_,
+                                                             .learning_rates = info.learning_rates},
                                                             parts_.parameters[part]);
   if (!committed.ok()) return committed;
   begun_.push_back({info, norm, range_done_});
@@ -289,6 +290,7 @@ void EmbeddedWorker::Record(const BegunStep& step, const StepReport& report, abs
   facts.data_wait = info.data_wait;
   facts.wait = wait;
   facts.gradient_norm = step.norm;
+  if (!info.learning_rates.empty()) facts.learning_rate = info.learning_rates.front();
   parts_.link.progress().Record(facts, parts_.time.Now());
   parts_.metrics.Record(facts);
   absl::MutexLock lock(&mutex_);

@@ -46,6 +46,8 @@ struct EmbeddedStepInfo {
   std::optional<uint64_t> correct;  // absent: unknown
   // L2 norm of the trained elements, if it is known; absent: measured here.
   std::optional<double> gradient_norm = {};
+  // Learning rates, as PushInfo has them.
+  std::vector<double> learning_rates = {};
   absl::Duration compute;    // time since the last step
   absl::Duration data_wait;  // part of `compute` that was spent waiting for data
 };

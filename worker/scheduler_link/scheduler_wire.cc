@@ -69,6 +69,7 @@ wire::WorkerProgress ToWire(const Membership& life, const Progress& progress) {
   for (size_t i = 0; i < total.staleness.used(); ++i) out.add_staleness_counts(total.staleness.InBucket(i));
   out.set_waiting(progress.waiting);
   out.set_waits_for(progress.waits_for);
+  if (total.learning_rate) out.set_learning_rate(*total.learning_rate);
   return out;
 }
 
