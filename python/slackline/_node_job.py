@@ -105,7 +105,13 @@ class NodeJob:
             return ("end", self._end(str(left)))
 
     def step(
-        self, samples: int, loss: Optional[float], correct: Optional[int], norm: Optional[float], seconds: float, *more: Any
+        self,
+        samples: int,
+        loss: Optional[float],
+        correct: Optional[int],
+        norm: Optional[float],
+        seconds: float,
+        rates: Sequence[float],
     ) -> str:
         del samples, loss, correct  # the plan has those of all
         if self._view[6] is not None:
@@ -114,7 +120,7 @@ class NodeJob:
             if self._leads:
                 plan = self._plan
                 outcome = self._lead(
-                    lambda: self._job.step(plan["total"], plan["loss"], plan["correct"], norm, seconds, *more)
+                    lambda: self._job.step(plan["total"], plan["loss"], plan["correct"], norm, seconds, rates)
                 )
                 if outcome == "rejoined":
                     self._range = (0, 0)
@@ -271,7 +277,7 @@ class NodeJob:
         optimizer._begin_push()
         self.add_up()
         optimizer._copies.settle()
-        self.step(0, None, None, None, 0.0)
+        self.step(0, None, None, None, 0.0, optimizer._job_groups.rates(optimizer.param_groups))
         optimizer._take_weights()
 
     def _draw(self) -> tuple[Any, ...]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Callable, Iterator, Optional
 import torch
 from torch import nn
 
-from . import _staging
+from . import _param_groups, _staging
 from ._wrappers import check_whole, names_without_wrappers, reduces_gradients
 
 if TYPE_CHECKING:
@@ -20,16 +20,18 @@ if TYPE_CHECKING:
 
 # Their running statistics are averaged over the workers; other buffers stay each worker's own.
 _AVERAGED = (nn.modules.batchnorm._NormBase,)
-# What scripts set in param_groups of torch.optim.
-_THE_JOBS = ("lr", "momentum", "nesterov", "weight_decay")
 _DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 
 
-class Optimizer:
+class Optimizer(torch.optim.Optimizer):
     """Pushes gradients to the servers, which apply the update rule, and writes the new weights into the model.
 
-    Use it in place of a torch.optim.Optimizer. The scheme is that of the parameter server (Li et al. 2014). Learning rate,
-    momentum and schedule are the job's `optimizer` settings.
+    Use it in place of another torch.optim.Optimizer. The scheme is that of the parameter server (Li et al. 2014). Kind,
+    momentum, weight decay and groups are the job's `optimizer` settings.
+
+    The learning rate is the job's, by its schedule, until the script sets `lr` in a group of `param_groups`. From then on each
+    push names the rates of all groups, and the servers use them in place of the job's. Schedulers of torch.optim.lr_scheduler
+    set them. Pushes that share a step use the mean of their rates.
 
     The trained parameters become views of one flat float32 vector, in the order of named_parameters(). The vector ends with
     the running means and variances of batch and instance norm, which the servers average over the workers. It has one element
@@ -46,8 +48,13 @@ class Optimizer:
         worker: Worker of this process. It takes one optimizer.
         accumulate: Backward passes of a step, whose gradients add up. Default: the job's training.accumulate.
         overlap: Let gradients of models of 16 MiB and more leave during the last backward pass of a step. Pass False if the
-            script changes gradients before step(), as torch.amp.GradScaler does. With parameters on several devices, and in
-            a node group, gradients leave in step() only.
+            script changes gradients before step(), as torch.amp.GradScaler and torch.nn.utils.clip_grad_norm_ do. With
+            parameters on several devices, and in a node group, gradients leave in step() only.
+
+    Attributes:
+        param_groups (list): One dict for the parameters in no group of the job's optimizer.groups, whose `name` is "*", then one
+            for each group with parameters, whose `name` is its pattern. `params` are the parameters. `lr` is the job's
+            optimizer.lr times the group's lr_factor, until the script sets it.
 
     With a torch.amp.GradScaler, scaler.step(optimizer) divides the gradients by the scale. Where one is not finite, nothing is
     pushed, and the samples of the step are left out.
@@ -81,6 +88,10 @@ class Optimizer:
         for name, one in trained:
             _check_parameter(name, one)
         _check_layers(model)
+        self._job_groups = _param_groups.JobGroups(worker._job, trained)
+        self._may_add_groups = True
+        super().__init__(self._job_groups.make(), {"lr": self._job_groups.lr})
+        self._may_add_groups = False
         self._names = [name for name, _ in trained]
         self._parameters = [one for _, one in trained]
         averaged = [(own_name(name), one) for name, one in _averaged_buffers(model)]
@@ -121,7 +132,6 @@ class Optimizer:
         for i, one in enumerate(self._parameters):
             hook = functools.partial(_call_accumulated, weakref.ref(self), i)
             one.register_post_accumulate_grad_hook(hook)  # type: ignore[no-untyped-call,unused-ignore]
-        self.param_groups: list[dict[str, Any]] = [_Group(params=self._parameters)]
         worker._attach(self)
 
     # --- what a script calls ---
@@ -138,7 +148,7 @@ class Optimizer:
         if not self._leaving:
             self._begin_step()
 
-    def step(
+    def step(  # type: ignore[override,unused-ignore]
         self, closure: Optional[Callable[[], torch.Tensor]] = None, *, samples: Optional[int] = None
     ) -> Optional[torch.Tensor]:
         """Pushes the gradients, waits as the consistency mode says, and writes the newest weights into the model.
@@ -156,7 +166,9 @@ class Optimizer:
         Raises:
             InternalError: A gradient or a running statistic is not finite. No part of the step is applied.
             FailedPreconditionError: The worker has no sampler, the step no samples, or the reported loss is not finite.
-            RuntimeError: A frozen parameter now requires a gradient.
+            RuntimeError: A frozen parameter now requires a gradient, or a gradient was changed after it had left.
+            ValueError: A learning rate that the script has set is no finite number from 0.
+            UnimplementedError: The script has set a learning rate, and a server is too old to use it.
             UnavailableError: A server or the scheduler, which the message names, cannot be reached.
             DeadlineExceededError: A server or the scheduler, which the message names, is silent for too long.
             Error: The exchange failed otherwise.
@@ -174,9 +186,11 @@ class Optimizer:
         if self._worker.done:
             self._begin_step()
             return loss
+        rates = self._job_groups.rates(self.param_groups)
         if samples is None and not self._warned:
             self._warn_of_batches()
         self._worker._before_step()
+        self._check_unchanged()
         node = self._worker._node
         overflowed = self._overflowed()
         if node is not None:
@@ -210,10 +224,10 @@ class Optimizer:
             warnings.warn(
                 "no parameter has a gradient, and zeros are pushed: is the optimizer of the model that is trained, and comes "
                 "zero_grad() before backward()?",
-                stacklevel=2,
+                stacklevel=3,
             )
         try:
-            self._worker._step(samples, norm)
+            self._worker._step(samples, norm, rates)
         finally:
             self._begin_step()
         if len(self._flats) > 1:
@@ -229,7 +243,9 @@ class Optimizer:
         Raises:
             RuntimeError: Always.
         """
-        del param_group
+        if self._may_add_groups:
+            super().add_param_group(_param_groups.Group(param_group))
+            return
         raise RuntimeError(
             "parameters are those that the model had when the optimizer was made: make it when the model is whole; settings "
             "by group are the job's optimizer.groups"
@@ -242,22 +258,36 @@ class Optimizer:
         )
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns the parameters' names and the worker's clock. Momentum and the like are in the job's checkpoints."""
-        return {"state": {}, "param_groups": [{"params": list(self._names)}], "clock": self._worker.clock}
+        """Returns the parameters' names, the learning rates that the script has set, and the worker's clock.
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Checks that `state` has the names of this model's parameters. Loads nothing: `slackline resume` continues a job.
+        Momentum and the like are in the job's checkpoints.
+        """
+        groups = [
+            {**_param_groups.settings(group), "params": names}
+            for group, names in zip(self.param_groups, self._group_names())
+        ]
+        return {"state": {}, "param_groups": groups, "clock": self._worker.clock}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Checks that `state_dict` has the names of this model's parameters, and sets the learning rates that are in it.
+
+        Loads nothing else: `slackline resume` continues a job.
 
         Args:
-            state: Result of state_dict().
+            state_dict: Result of state_dict().
 
         Raises:
             ValueError: The names differ.
         """
-        names = state["param_groups"][0]["params"]
-        if list(names) != self._names:
-            differs = next((a, b) for a, b in zip(list(names) + [None], self._names + [None]) if a != b)
+        saved = state_dict["param_groups"]
+        names = [name for group in saved for name in group["params"]]
+        own = [name for group in self._group_names() for name in group]
+        if names != own:
+            differs = next((a, b) for a, b in zip(names + [None], own + [None]) if a != b)
             raise ValueError(f"the state is of parameter {differs[0]} where this model has {differs[1]}")
+        for group, group_names, other in zip(self.param_groups, self._group_names(), saved):
+            if other["params"] == group_names:
+                group.update({key: value for key, value in other.items() if key != "params"})
 
     @property
     def _step_supports_amp_scaling(self) -> bool:
@@ -317,7 +347,8 @@ class Optimizer:
         """`pushes`: the flat vectors that are pushed, in turn."""
         for push in pushes:
             self._copies.pin(push)
-        self._all_gradients = [self._views(push) for push in pushes]
+        # By data, each counts alone how often it was written to.
+        self._all_gradients = [[view.data for view in self._views(push)] for push in pushes]
         self._all_averages = [self._views(push, len(self._parameters)) for push in pushes]
         self._begin_push()
 
@@ -352,6 +383,21 @@ class Optimizer:
 
     # --- within ---
 
+    def _group_names(self) -> list[list[str]]:
+        """Names of the parameters of each group."""
+        names = {id(one): name for name, one in zip(self._names, self._parameters)}
+        return [[names[id(one)] for one in group["params"]] for group in self.param_groups]
+
+    def _check_unchanged(self) -> None:
+        """Raises if the script has changed gradients that had left."""
+        for index, left in self._left.items():
+            gradient = self._parameters[index].grad
+            if gradient is not None and (gradient is not left[0] or gradient._version != left[1]):
+                raise RuntimeError(
+                    f"the gradient of parameter {self._names[index]} was changed after it had left during backward, by "
+                    "clip_grad_norm_ for example: make the optimizer with overlap=False. Nothing was applied"
+                )
+
     def _views(self, flat: torch.Tensor, first: int = 0) -> list[torch.Tensor]:
         """Of `flat`: the trained tensors, or with `first` those from that number on, in their shapes."""
         last = len(self._parameters) if first == 0 else len(self._tensors)
@@ -364,6 +410,8 @@ class Optimizer:
         self._batch_ends = [-1] * len(self._parameters)
         self._first_complete = len(self._parameters)  # it and all trained tensors behind it are
         self._leaving = False
+        # By number of the parameter: its gradient that has left, and how often that had been written to.
+        self._left: dict[int, tuple[torch.Tensor, int]] = {}
         # Copies to the host, in their order, each with where what is there begins once it is over.
         self._on_the_way: deque[tuple[Callable[[bool], bool], int]] = deque()
         if self._all_gradients:
@@ -440,7 +488,7 @@ class Optimizer:
             f"this step has the gradients of {batches} batches, {samples} samples, and the job's training.batch_size x "
             f"training.accumulate is {most}: it counts as {samples / most:g} steps' samples, under async and ssp in the learning "
             f"rate, and gradients add up besides. The job file should say training.accumulate: {batches}",
-            stacklevel=3,
+            stacklevel=4,
         )
 
     def _advance(self) -> None:
@@ -463,6 +511,8 @@ class Optimizer:
         copies = []
         for i in range(self._first_complete, before):
             gradient = self._parameters[i].grad
+            if gradient is not None:
+                self._left[i] = (gradient, gradient._version)
             if self._staged[i] and gradient is not None:
                 copies.append((self._gradients[i], gradient.detach()))
         over = self._copies.out(copies) if copies else _is_over
@@ -472,18 +522,6 @@ class Optimizer:
             there = self._on_the_way.popleft()[1]
         if there is not None:
             self._worker._ready(there)
-
-
-class _Group(dict[str, Any]):
-    """Of parameters; what torch.optim has beside them is the job's."""
-
-    def __missing__(self, key: str) -> Any:
-        raise KeyError(f"{key} is the job's: optimizer.{key}" if key in _THE_JOBS else key)
-
-    def __setitem__(self, key: str, value: Any) -> None:
-        if key in _THE_JOBS:
-            warnings.warn(f"{key} is the job's: optimizer.{key}. To set it here changes nothing", stacklevel=2)
-        super().__setitem__(key, value)
 
 
 def _is_over(wait: bool) -> bool:

@@ -455,7 +455,7 @@ class Worker:
         self._range_in_order = False
         self._job.skip(count)
 
-    def _step(self, samples: Optional[int], norm: Optional[float]) -> None:
+    def _step(self, samples: Optional[int], norm: Optional[float], rates: Sequence[float]) -> None:
         if self.done:
             return
         drawn = self._given - self._taken
@@ -466,7 +466,7 @@ class Worker:
         seconds = time.monotonic() - self._since
         try:
             correct = None if self._accuracy is None else round(self._accuracy * count)
-            outcome = self._job.step(count, self._loss, correct, norm, seconds)
+            outcome = self._job.step(count, self._loss, correct, norm, seconds, rates)
         finally:
             self._since = time.monotonic()
         self._taken += count

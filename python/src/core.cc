@@ -85,6 +85,20 @@ class Job {
 
   const EmbeddedJob::Settings& settings() const { return job_->settings(); }
 
+  // The job's lr, and pattern and lr of each of optimizer.groups.
+  std::tuple<double, std::vector<std::tuple<Text, double>>> LearningRates() const {
+    const EmbeddedJob::Settings& settings = job_->settings();
+    std::vector<std::tuple<Text, double>> groups;
+    for (size_t i = 0; i < settings.group_rules.size(); ++i) {
+      groups.emplace_back(Text{settings.group_rules[i].match},
+                          settings.optimizer.lr * settings.optimizer.groups[i].lr_factor);
+    }
+    return {settings.optimizer.lr, groups};
+  }
+  std::optional<size_t> GroupOf(const Text& tensor) const {
+    return slackline::GroupOf(job_->settings().group_rules, tensor.utf8);
+  }
+
   void Open(const std::vector<Tensor>& tensors, uint64_t train_samples, uint64_t test_samples,
             const std::vector<Vector>& parameters) {
     caller_->CheckProcess();
@@ -126,13 +140,14 @@ class Job {
   }
 
   std::string Step(uint64_t samples, std::optional<double> loss, std::optional<uint64_t> correct,
-                   std::optional<double> gradient_norm, double compute_seconds) {
+                   std::optional<double> gradient_norm, double compute_seconds, std::vector<double> learning_rates) {
     if (leaving_) return "ended";
     const auto step = Wait("optimizer.step()", [&] {
       return worker().Step({.samples = samples,
                             .loss = loss,
                             .correct = correct,
                             .gradient_norm = gradient_norm,
+                            .learning_rates = learning_rates,
                             .compute = absl::Seconds(compute_seconds),
                             .data_wait = absl::ZeroDuration()});
     });
@@ -305,6 +320,8 @@ NB_MODULE(_core, module) {
       .def_prop_ro("epochs", [](const Job& job) { return job.settings().epochs; })
       .def_prop_ro("threads", [](const Job& job) { return job.settings().threads; })
       .def_prop_ro("window", [](const Job& job) { return job.settings().window; })
+      .def_prop_ro("learning_rates", &Job::LearningRates)
+      .def("group_of", &Job::GroupOf, nb::arg("tensor"))
       .def("open", &Job::Open, nb::arg("tensors"), nb::arg("train_samples"), nb::arg("test_samples"),
            nb::arg("parameters"))
       .def("push_buffers",
@@ -320,7 +337,7 @@ NB_MODULE(_core, module) {
       .def_prop_ro("leaves_early", &Job::leaves_early)
       .def("ready", &Job::Ready, nb::arg("from_element"))
       .def("step", &Job::Step, nb::arg("samples"), nb::arg("loss").none(), nb::arg("correct").none(),
-           nb::arg("gradient_norm").none(), nb::arg("compute_seconds"))
+           nb::arg("gradient_norm").none(), nb::arg("compute_seconds"), nb::arg("learning_rates"))
       .def("skip", &Job::Skip, nb::arg("samples"))
       .def("evaluated", &Job::Evaluated, nb::arg("samples"), nb::arg("loss"), nb::arg("accuracy").none(),
            nb::arg("seconds"))

@@ -97,10 +97,10 @@ class Habits(Base):
         with self.assertRaisesRegex(RuntimeError, "make it when the model is whole"):
             optimizer.add_param_group({"params": []})
         group = optimizer.param_groups[0]
-        with self.assertRaisesRegex(KeyError, "lr is the job's: optimizer.lr"):
-            group["lr"]
-        with self.assertWarnsRegex(UserWarning, "lr is the job's: optimizer.lr. To set it here changes nothing"):
-            group["lr"] = 0.1
+        with self.assertRaisesRegex(KeyError, "momentum is the job's: optimizer.momentum"):
+            group["momentum"]
+        with self.assertWarnsRegex(UserWarning, "momentum is the job's: optimizer.momentum. To set it here changes nothing"):
+            group["momentum"] = 0.1
         self.assertIs(copy.deepcopy(model)(torch.ones(1, 2)).requires_grad, True)
         with self.assertRaisesRegex(TypeError, "0.weight has no shape yet, as its layer is lazy"):
             slackline.Optimizer(nn.Sequential(nn.LazyLinear(4)), worker)

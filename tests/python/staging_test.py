@@ -232,14 +232,14 @@ class Staged(Base):
         """What leaves has been copied."""
         step, ready = worker._step, worker._ready
 
-        def watched_step(samples, norm):
+        def watched_step(samples, norm, rates):
             fake.log.append("step")
             self.assertEqual(fake.targets, [])
             if norm is not None:
                 pushed = torch.cat([view.flatten() for view in worker._optimizer._gradients]).double().norm().item()
                 self.assertAlmostEqual(norm, pushed, delta=1e-3 * pushed)  # CPUs add one by one in float32
                 fake.norms += 1
-            step(samples, norm)
+            step(samples, norm, rates)
 
         def watched_ready(start):
             fake.log.append("ready")
