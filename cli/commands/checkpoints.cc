@@ -22,6 +22,7 @@
 #include "common/checkpoint/model_reader.h"
 #include "common/clock.h"
 #include "common/job/job_file.h"
+#include "common/metrics/measured.h"
 #include "common/optimizer/averaged_weights.h"
 #include "worker/model/weights/safetensors.h"
 
@@ -79,11 +80,8 @@ uint64_t BytesOf(const checkpoint::Manifest& manifest) {
 std::string BestNote(const checkpoint::Manifest& manifest) {
   if (!manifest.has_best() || absl::StartsWith(manifest.reason(), "best ")) return "";
   const state::MeasuredAccuracy& evaluation = manifest.best().evaluation();
-  const std::string value =
-      manifest.best().by_loss()
-          ? absl::StrFormat("test loss %.4f", evaluation.loss())
-          : absl::StrFormat("test %s %.2f %%", evaluation.map() ? "mAP" : "accuracy", 100 * evaluation.accuracy());
-  return absl::StrCat("; best: ", value, " after epoch ", evaluation.epoch());
+  const std::vector<std::string> texts = FigureTexts(checkpoint::MetricOf(manifest.best()).name, evaluation);
+  return absl::StrCat("; best: test ", texts.empty() ? "nothing" : texts.front(), " after epoch ", evaluation.epoch());
 }
 
 std::string Row(const checkpoint::Found& found, const absl::StatusOr<checkpoint::Manifest>& manifest,

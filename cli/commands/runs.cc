@@ -30,6 +30,8 @@ namespace fs = std::filesystem;
 
 constexpr size_t kTableColumns = 100, kRunColumnsMin = 12;
 constexpr size_t kColumns = 9;
+// Columns of the name of a job's metric; the rest is cut.
+constexpr size_t kMetricColumns = 10;
 constexpr char kUnknown[] = "-", kCut[] = "...";
 
 using RowCells = std::array<std::string, kColumns>;
@@ -83,6 +85,7 @@ std::optional<ListedRun> LookAt(const fs::path& folder) {
   run.state = ListedState(folder, *end);
   run.figures = ReadFigures(folder, *end);
   run.test_metric = end->progress().test_metric();
+  run.metric = end->progress().metric();
   run.begun = BegunAt(folder);
   run.bytes = BytesIn(folder);
   return run;
@@ -101,6 +104,9 @@ std::string RenderAge(double seconds) {
 }
 
 std::string RenderBest(const ListedRun& run) {
+  if (run.metric.has_best() && run.metric.name() != kAccuracyMetric) {
+    return absl::StrFormat("%s %.4g", run.metric.name().substr(0, kMetricColumns), run.metric.best());
+  }
   if (!run.figures.best_test_accuracy) return kUnknown;
   const bool map = run.test_metric == kMapMetric;
   return absl::StrFormat("%s%.2f %%", map ? absl::StrCat(NameOfMetric(kMapMetric), " ") : "",
@@ -219,6 +225,8 @@ std::string RunsJson(const std::vector<ListedRun>& runs, absl::Time now) {
                     {"epochs", OrNull(figures.epochs)},
                     {"best_test_accuracy", OrNull(figures.best_test_accuracy)},
                     {"test_metric", OrNull(run.test_metric)},
+                    {"metric", OrNull(run.metric.name())},
+                    {"best_metric", run.metric.has_best() ? nlohmann::ordered_json(run.metric.best()) : nullptr},
                     {"age_s", OrNull(age_s)},
                     {"bytes", OrNull(run.bytes)}});
   }

@@ -21,6 +21,8 @@ struct ListedRun {
   RunFigures figures;
   // Name of the figure in best_test_accuracy, as in summary.json; empty if it is not known.
   std::string test_metric;
+  // Metric of the job; without a name if it is not known.
+  wire::JobMetric metric;
   // Time when the run was started or, if it was resumed, resumed last.
   std::optional<absl::Time> begun;
   // Bytes of all files in the folder. A file with several hard links counts once.

@@ -39,6 +39,8 @@ void FillProgress(const wire::JobProgress& from, wire::GetStatusReply& reply) {
   reply.set_test_accuracy(from.test_accuracy());
   if (from.has_test_loss()) reply.set_test_loss(from.test_loss());
   reply.set_test_metric(from.test_metric());
+  if (from.has_metric()) *reply.mutable_metric() = from.metric();
+  *reply.mutable_train_values() = from.train_values();
   reply.set_seconds_left(from.seconds_left());
   reply.set_elapsed_seconds(from.elapsed_s());
 }

@@ -12,6 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "cli/run/status_view.h"
 #include "common/logging.h"
+#include "common/metrics/measured.h"
 #include "common/metrics/test_metric.h"
 
 namespace slackline::cli {
@@ -46,9 +47,14 @@ std::vector<std::string> Figures(const wire::GetStatusReply& status) {
   std::vector<std::string> figures;
   figures.push_back(absl::StrCat(RenderCount(status.samples_per_second()), " samples/s"));
   figures.push_back(status.has_loss() ? absl::StrFormat("loss %.3f", status.loss()) : "loss -");
-  if (status.test_metric() != kMapMetric) {
-    figures.push_back(status.has_train_accuracy() ? absl::StrFormat("accuracy %.1f %%", 100 * status.train_accuracy())
-                                                  : "accuracy -");
+  const std::string& metric = status.metric().name();
+  for (const wire::NamedValue& value : status.train_values()) {
+    if (value.name() == metric) figures.push_back(FigureText(value.name(), value.value()));
+  }
+  if (status.has_train_accuracy() && status.test_metric() != kMapMetric) {
+    figures.push_back(absl::StrFormat("accuracy %.1f %%", 100 * status.train_accuracy()));
+  } else if (status.test_metric() != kMapMetric && (metric.empty() || metric == kAccuracyMetric)) {
+    figures.push_back("accuracy -");
   }
   figures.push_back(absl::StrCat("slack ", status.slack()));
   if (status.seconds_left() > 0 && status.seconds_left() < kSecondsLeftMax) {

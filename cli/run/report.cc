@@ -17,7 +17,8 @@
 #include "cli/run/progress.h"
 #include "common/counted.h"
 #include "common/job/job_kinds.h"
-#include "common/metrics/test_accuracy.h"
+#include "common/metrics/measured.h"
+#include "common/metrics/test_metric.h"
 #include "scheduler/base/job_state_name.h"
 
 namespace slackline::cli {
@@ -163,12 +164,12 @@ std::string RenderEvaluation(const job::Job& job, const wire::EvaluationReport& 
   if (evaluation.has_map_50()) {
     return RenderEvaluation(evaluation, absl::StrCat("Test ", RenderPrecision(evaluation), "  (", basis));
   }
+  const std::vector<std::string> texts = FigureTexts(MetricOf(job).name, evaluation);
   // A script that brings none.
-  if (evaluation.samples() == 0) return "Test accuracy: nothing was evaluated\n";
-  const std::string loss = absl::StrFormat("loss %.4f", evaluation.loss());
-  const std::optional<double> accuracy = TestAccuracyOf(evaluation);
-  if (!accuracy) return RenderEvaluation(evaluation, absl::StrCat("Test ", loss, "  (", basis));
-  return RenderEvaluation(evaluation, absl::StrFormat("Test accuracy %.2f %%  (%s, %s", 100 * *accuracy, loss, basis));
+  if (evaluation.samples() == 0 || texts.empty()) return "Test: nothing was evaluated\n";
+  const std::string others = absl::StrJoin(
+      texts.begin() + 1, texts.end(), "", [](std::string* out, const auto& text) { absl::StrAppend(out, text, ", "); });
+  return RenderEvaluation(evaluation, absl::StrCat("Test ", texts.front(), "  (", others, basis));
 }
 
 std::string RenderEvaluation(const wire::EvaluationReport& evaluation, const std::string& first) {

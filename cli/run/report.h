@@ -5,8 +5,10 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "cli/base/start_text.h"
+#include "common/metrics/measured.h"
 #include "common/metrics/test_metric.h"
 #include "job.pb.h"
 #include "scheduler.pb.h"
@@ -16,15 +18,19 @@ namespace slackline::cli {
 // Renders "mAP 37.00 % (58.20 % at an overlap of 0.5)", and the mAP of masks if there is one. Requires: an evaluation
 // of object detection.
 std::string RenderPrecision(const wire::EvaluationReport& evaluation);
-// Renders test accuracy (of object detection: mAP; without an accuracy: loss), then precision, recall and F1 of each
-// class and their means.
+// Renders the job's metric and the other figures of the test (of object detection: mAP), then precision, recall and F1
+// of each class and their means.
 std::string RenderEvaluation(const job::Job& job, const wire::EvaluationReport& evaluation);
 // Renders the evaluation with the caller's first line.
 std::string RenderEvaluation(const wire::EvaluationReport& evaluation, const std::string& first);
-// Renders a line with the test accuracy of a GetStatusReply or JobProgress, or the test loss without one; nothing
-// before the first evaluation.
+// Renders a line with the job's metric in the last evaluation of a GetStatusReply or JobProgress; without one, its
+// accuracy, or else its loss. Nothing before the first evaluation.
 template <typename Progress>
 std::string RenderTest(const Progress& progress) {
+  const wire::JobMetric& metric = progress.metric();
+  if (metric.has_last() && metric.name() != kAccuracyMetric) {
+    return absl::StrCat("test ", FigureText(metric.name(), metric.last()), "\n");
+  }
   if (progress.has_test_accuracy()) {
     return absl::StrFormat("test %s %.2f %%\n", NameOfMetric(progress.test_metric()), 100 * progress.test_accuracy());
   }

@@ -103,6 +103,16 @@ void TakeEnergy(const nlohmann::json& energy, wire::JobStatus& status) {
   view.mutable_joules()->set_other(number("other"));
 }
 
+void TakeMetric(const nlohmann::json& metric, wire::JobProgress& progress) {
+  const auto field = [&](const char* name) { return metric.value(name, nlohmann::json()); };
+  if (!metric.is_object() || !field("name").is_string()) return;
+  wire::JobMetric& out = *progress.mutable_metric();
+  out.set_name(field("name").get<std::string>());
+  out.set_lower_is_better(field("better") == "lower");
+  if (field("last").is_number()) out.set_last(field("last").get<double>());
+  if (field("best").is_number()) out.set_best(field("best").get<double>());
+}
+
 // Returns summary.json, or an empty object if it does not tell of an end in this state: a run that goes on from an
 // earlier point may have an older summary.
 nlohmann::json SummaryOf(const fs::path& run, const std::string& state) {
@@ -121,6 +131,7 @@ void TakeSummary(const fs::path& run, wire::JobStatus& status) {
   if (number("test_accuracy").is_number()) progress.set_test_accuracy(number("test_accuracy").get<double>());
   if (number("test_metric").is_string()) progress.set_test_metric(number("test_metric").get<std::string>());
   if (number("test_loss").is_number()) progress.set_test_loss(number("test_loss").get<double>());
+  TakeMetric(number("metric"), progress);
   TakeEnergy(number("energy"), status);
 }
 

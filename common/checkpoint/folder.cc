@@ -24,7 +24,7 @@
 #include "common/check.h"
 #include "common/checkpoint/shard_file.h"
 #include "common/kill_point.h"
-#include "common/metrics/test_accuracy.h"
+#include "common/metrics/measured.h"
 #include "common/storage/durable_file.h"
 
 namespace slackline::checkpoint {
@@ -258,21 +258,26 @@ absl::StatusOr<fs::path> Commit(const fs::path& folder, Manifest manifest) {
   return whole;
 }
 
+ComparedMetric MetricOf(const Best& best) {
+  if (best.by_loss()) return {.name = std::string(kLossMetric), .lower_is_better = true};
+  return {.name = best.metric().empty() ? std::string(kAccuracyMetric) : best.metric(),
+          .lower_is_better = best.lower_is_better()};
+}
+
 namespace {
 
 // Those that were made for an evaluation, the best first, by what the newest of them goes by; where two are equally
 // good the newer one.
 std::vector<Found> BestFirst(const std::vector<Found>& newest_first) {
   std::vector<std::pair<double, Found>> ranked;
-  std::optional<bool> by_loss;
+  std::optional<ComparedMetric> metric;
   for (const Found& found : newest_first) {
     const absl::StatusOr<Manifest> manifest = ReadManifest(found.path);
     if (!manifest.ok() || !manifest->has_best()) continue;
     const Best& best = manifest->best();
-    if (!by_loss) by_loss = best.by_loss();
-    std::optional<double> value = best.evaluation().loss();
-    if (!*by_loss) value = TestAccuracyOf(best.evaluation());
-    if (value && std::isfinite(*value)) ranked.emplace_back(*by_loss ? *value : -*value, found);
+    if (!metric) metric = MetricOf(best);
+    const std::optional<double> value = MeasuredValue(metric->name, best.evaluation());
+    if (value && std::isfinite(*value)) ranked.emplace_back(metric->Gain(*value, 0), found);
   }
   std::stable_sort(ranked.begin(), ranked.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   std::vector<Found> best;

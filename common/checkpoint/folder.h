@@ -12,6 +12,7 @@
 #include "absl/strings/string_view.h"
 #include "checkpoint.pb.h"
 #include "common/checkpoint/names.h"
+#include "common/job/metric_names.h"
 
 namespace slackline::checkpoint {
 
@@ -20,6 +21,9 @@ inline constexpr uint32_t kManifestFormat = 1;
 // Returns the folder with the checkpoints of a run. If `configured` (checkpoint.folder of the job) is set, it holds one
 // folder for each run, named after the run's path. If it is empty, the checkpoints are in the run folder.
 std::filesystem::path FolderOfRun(const std::string& configured, const std::filesystem::path& run_folder);
+
+// Returns the metric by which an evaluation was found to be the best.
+ComparedMetric MetricOf(const Best& best);
 
 // A whole checkpoint, under its final name.
 struct Found {

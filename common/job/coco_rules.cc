@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/job/data_formats.h"
 #include "common/job/job_kinds.h"
+#include "common/job/metric_names.h"
 #include "common/job/rule_book.h"
 #include "common/job/value.h"
 
@@ -57,6 +58,10 @@ class CocoRules : private RuleBook {
                                : "validation without data.coco.validation_annotations"),
              test ? "validation, or test with a file in COCO's format" : "that with a file in COCO's format",
              "data.format");
+    }
+    if (job.training().metric().name() == kLossMetric) {
+      Refuse("training.metric.name", "loss with data.format: coco",
+             "accuracy, which is the mean average precision: evaluations have no loss");
     }
     if (job.training().early_stopping().metric() == job::Metric::TEST_LOSS) {
       Refuse("training.early_stopping.metric", "test_loss with data.format: coco",

@@ -16,6 +16,7 @@
 #include "common/job/coco_rules.h"
 #include "common/job/data_formats.h"
 #include "common/job/job_kinds.h"
+#include "common/job/metric_names.h"
 #include "common/job/model_rules.h"
 #include "common/job/path_rules.h"
 #include "common/job/push_samples.h"
@@ -282,6 +283,24 @@ class Rules : private RuleBook {
   }
 
   // What evaluations decide needs some.
+  void Metric(const job::Job& job) {
+    const job::ComparedMetric& metric = job.training().metric();
+    const std::string& name = metric.name();
+    if (const absl::Status sound = CheckMetricName(name); !sound.ok()) {
+      return Understood("training.metric.name", sound);
+    }
+    const bool loss = name == kLossMetric;
+    if (loss || name == kAccuracyMetric) {
+      if (loss != (metric.better() == job::ComparedMetric::LOWER)) {
+        Refuse("training.metric.better", absl::StrCat(loss ? "higher" : "lower", " with training.metric.name: ", name),
+               loss ? "lower: less loss is better" : "higher: more accuracy is better", "training.metric.name");
+      }
+    } else if (!RunsScripts(job)) {
+      Refuse("training.metric.name", absl::StrCat(Quoted(name), " with model.kind: ", FactsOf(job.model()).name),
+             "accuracy or loss, or another name with model.kind: external: only scripts report other figures");
+    }
+  }
+
   void Evaluations(const job::Training& training, const job::Checkpoint& checkpoint) {
     const job::EarlyStopping& early = training.early_stopping();
     const bool some = training.evaluate_every_epochs() > 0 || training.evaluate_every_samples() > 0;
@@ -513,6 +532,7 @@ void CheckRules(const job::Job& job, const std::string& name, const Origins& ori
   rules.Consistency(job.consistency(), job.guard().action());
   rules.Guard(job.guard(), FactsOf(job.consistency()));
   rules.Training(job.training());
+  rules.Metric(job);
   rules.Evaluations(job.training(), job.checkpoint());
   rules.Local(job);
   CheckPathRules(job, name, origins, mistakes);

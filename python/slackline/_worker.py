@@ -26,7 +26,10 @@ if TYPE_CHECKING:
 Item = TypeVar("Item")
 Evaluate = Callable[[], Optional[Mapping[str, float]]]
 
-_REPORTABLE = ("loss", "accuracy")
+# Loss, accuracy, and other figures by name.
+_Figures = tuple[Optional[float], Optional[float], dict[str, float]]
+
+_ALLOWED = 'a mapping such as {"loss": mean over samples, "accuracy": share from 0 to 1, "perplexity": number}'
 
 
 def connect(
@@ -139,6 +142,9 @@ class Worker:
         self._taken = 0
         self._loss: Optional[float] = None
         self._accuracy: float | None = None
+        # Figures of training under names of the script's, and whether the next step has news of them.
+        self._values: dict[str, float] = {}
+        self._values_news = False
         self._since = time.monotonic()
         leave_at_exit(self)
 
@@ -295,12 +301,16 @@ class Worker:
     def evaluation(self, evaluate: Evaluate, samples: int) -> None:
         """Registers the function that measures the model when the scheduler asks for an evaluation.
 
+        The job's metric (training.metric) is one of its figures: early stopping, the best checkpoints, the status page and plots
+        compare evaluations by it.
+
         The function runs between steps, with the newest weights, in evaluation mode and without gradients. Register it in all
         workers. A wrong result raises TypeError or ValueError where the samples are drawn.
 
         Args:
-            evaluate: Returns {"loss": mean over the samples, "accuracy": share from 0 to 1}, or None for no result. A model
-                without an accuracy, such as a language model, returns the loss alone.
+            evaluate: Returns a mapping of names to finite numbers, or None for no result. "loss" is the mean over the samples,
+                and "accuracy" a share from 0 to 1; both may be left out. Any others, such as "perplexity", "f1" or "bleu", need
+                names of a to z, 0 to 9 and _: at most 32, each of at most 64 characters.
             samples: Number of test samples, equal in all workers.
 
         Raises:
@@ -315,25 +325,27 @@ class Worker:
         self._test_samples = samples
 
     def report(self, **figures: float) -> None:
-        """Sets loss and accuracy of the next step() and later ones, for the job's progress. They hold until the next report.
+        """Sets figures of the next step() and later ones, for the job's progress. They hold until the next report.
 
         Args:
-            **figures: `loss`, the mean over the samples; `accuracy`, a share from 0 to 1. The job has none that is not reported.
+            **figures: `loss`, the mean over the samples; `accuracy`, a share from 0 to 1; others, such as `perplexity`, under
+                names as evaluation() takes them. The job has none that is not reported. Its loss and accuracy are means over
+                the samples; other figures are the mean of what each live worker reported last.
 
         Raises:
-            TypeError: A name is neither loss nor accuracy.
-            ValueError: The accuracy is not from 0 to 1. A loss that is not finite is refused by step().
+            TypeError: A figure is not a number.
+            ValueError: The accuracy is not from 0 to 1, another figure is not finite, or a name is not allowed. A loss that is
+                not finite is refused by step().
         """
-        unknown = [name for name in figures if name not in _REPORTABLE]
-        if unknown:
-            raise TypeError(f"found {', '.join(unknown)}; allowed is {', '.join(_REPORTABLE)}")
-        if "accuracy" in figures:
-            accuracy = float(figures["accuracy"])
-            if not 0 <= accuracy <= 1:
-                raise ValueError(f"found accuracy={accuracy}; allowed is 0 to 1")
+        loss, accuracy, values = _checked(figures)
+        names = {**self._values, **values}
+        if values:
+            _core.check_names(list(names))
+            self._values, self._values_news = names, True
+        if accuracy is not None:
             self._accuracy = accuracy
-        if "loss" in figures:
-            self._loss = float(figures["loss"])
+        if loss is not None:
+            self._loss = loss
 
     def alive(self) -> None:
         """Tells the scheduler that the script works on something other than a step.
@@ -465,6 +477,9 @@ class Worker:
         self._check_step(count)
         seconds = time.monotonic() - self._since
         try:
+            if self._values_news:
+                self._job.set_values(self._values)
+                self._values_news = False
             correct = None if self._accuracy is None else round(self._accuracy * count)
             outcome = self._job.step(count, self._loss, correct, norm, seconds, rates)
         finally:
@@ -533,9 +548,9 @@ class Worker:
             finally:
                 model.train(training)
                 self._job.set_busy_elsewhere(False)
-        figures = _figures(result)
+        loss, accuracy, values = _figures(result)
         count = self._test_samples if result is not None else 0
-        self._job.evaluated(count, figures.get("loss", 0.0), figures.get("accuracy"), time.monotonic() - began)
+        self._job.evaluated(count, loss, accuracy, values, time.monotonic() - began)
 
 
 class Sampler(torch.utils.data.Sampler[int]):
@@ -573,16 +588,39 @@ class Sampler(torch.utils.data.Sampler[int]):
                 return
 
 
-def _figures(result: Any) -> dict[str, float]:
+def _figures(result: Any) -> _Figures:
     """What an evaluation has returned, looked at."""
     if result is None:
-        return {}
-    words = 'allowed is {"loss": mean over samples, "accuracy": share from 0 to 1}, or None'
+        return None, None, {}
+    what = "the function of worker.evaluation() returned"
     if not isinstance(result, Mapping):
-        raise TypeError(f"the function of worker.evaluation() returned {type(result).__name__}; {words}")
-    if result and not any(name in result for name in _REPORTABLE):
-        warnings.warn(f"the function of worker.evaluation() returned {', '.join(map(str, result))}; {words}", stacklevel=2)
-    figures = {name: float(result[name]) for name in _REPORTABLE if name in result}
-    if not 0 <= figures.get("accuracy", 0.0) <= 1:
-        raise ValueError(f"the function of worker.evaluation() returned accuracy={figures['accuracy']}; {words}")
+        raise TypeError(f"{what} {type(result).__name__}; allowed is {_ALLOWED}, or None")
+    try:
+        figures = _checked(result)
+        _core.check_names(list(figures[2]))
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{what} {str(error).removeprefix('found ')}") from None
+    if not result:
+        warnings.warn(f"{what} an empty mapping; allowed is {_ALLOWED}, or None", stacklevel=2)
     return figures
+
+
+def _checked(figures: Mapping[Any, Any]) -> _Figures:
+    """Loss, accuracy and the others; their names are not looked at."""
+    values = {}
+    for name, value in figures.items():
+        if not isinstance(name, str):
+            raise TypeError(f"found a name of type {type(name).__name__}; allowed is text")
+        try:
+            if isinstance(value, (str, bytes)):  # float() takes "3"
+                raise TypeError
+            values[name] = float(value)
+        except (TypeError, ValueError):
+            raise TypeError(f"found {name} of type {type(value).__name__}; allowed is a number") from None
+    loss, accuracy = values.pop("loss", None), values.pop("accuracy", None)
+    if accuracy is not None and not 0 <= accuracy <= 1:
+        raise ValueError(f"found accuracy={accuracy}; allowed is 0 to 1")
+    for name, value in values.items():
+        if not math.isfinite(value):
+            raise ValueError(f"found {name}={value}; allowed is a finite number")
+    return loss, accuracy, values

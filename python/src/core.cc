@@ -9,13 +9,17 @@
 
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "common/job/metric_names.h"
 #include "common/logging.h"
+#include "common/metrics/measured.h"
 #include "common/rpc/channel.h"
 #include "common/version_text.h"
 #include "python/src/caller.h"
@@ -170,9 +174,10 @@ class Job {
     if (!leaving_) worker().Skip(samples);
   }
 
-  // Reports an evaluation; 0 samples say that there is none, and no accuracy that none was measured. After the last
-  // one, writes the weights.
-  void Evaluated(uint64_t samples, double loss, std::optional<double> accuracy, double seconds) {
+  // Reports an evaluation; 0 samples say that there is none. `values`: the other figures. After the last evaluation,
+  // writes the weights.
+  void Evaluated(uint64_t samples, std::optional<double> loss, std::optional<double> accuracy, NamedValues values,
+                 double seconds) {
     if (leaving_) return;
     worker::EvaluationResult result;
     result.work = evaluation_;
@@ -180,6 +185,7 @@ class Job {
     result.seconds = seconds;
     result.metrics.samples = samples;
     result.metrics.accuracy = accuracy;
+    result.metrics.values = std::move(values);
     const absl::Status reported = Wait("an evaluation", [&] {
       if (result.work.final) {
         if (const absl::Status written = job_->WriteWeights(result); !written.ok()) return written;
@@ -192,6 +198,10 @@ class Job {
   void Alive() {
     caller_->CheckProcess();
     worker().Alive();
+  }
+  void SetValues(NamedValues values) {
+    caller_->CheckProcess();
+    worker().SetValues(std::move(values));
   }
   void SetBusyElsewhere(bool busy) {
     caller_->CheckProcess();
@@ -283,6 +293,14 @@ void SetUp() {
   rpc::SilenceGrpcLog();
 }
 
+// Checks the names of figures that a script reports.
+void CheckNames(const std::vector<Text>& names) {
+  for (const Text& name : names) Check(CheckMetricName(name.utf8));
+  if (names.size() <= kMetricNamesMax) return;
+  Check(absl::InvalidArgumentError(
+      absl::StrCat("found ", names.size(), " names of figures; allowed is at most ", kMetricNamesMax)));
+}
+
 void LogAs(const Text& name, const std::string& least) {
   log::Initialise(name.utf8, least == "info"      ? log::Least::kInfo
                              : least == "warning" ? log::Least::kWarning
@@ -309,6 +327,7 @@ NB_MODULE(_core, module) {
   slackline::python::SetUp();
   module.doc() = "The exchange with the servers and the scheduler, in C++.";
   module.def("version", [] { return slackline::VersionText("slackline"); });
+  module.def("check_names", &slackline::python::CheckNames, nb::arg("names"));
   module.def("log_as", &slackline::python::LogAs, nb::arg("name"), nb::arg("least"));
   nb::class_<Job>(module, "Job")
       .def(nb::init<SystemText, std::vector<SystemText>, SystemText, SystemText, Text>(), nb::arg("job_file"),
@@ -339,8 +358,9 @@ NB_MODULE(_core, module) {
       .def("step", &Job::Step, nb::arg("samples"), nb::arg("loss").none(), nb::arg("correct").none(),
            nb::arg("gradient_norm").none(), nb::arg("compute_seconds"), nb::arg("learning_rates"))
       .def("skip", &Job::Skip, nb::arg("samples"))
-      .def("evaluated", &Job::Evaluated, nb::arg("samples"), nb::arg("loss"), nb::arg("accuracy").none(),
-           nb::arg("seconds"))
+      .def("evaluated", &Job::Evaluated, nb::arg("samples"), nb::arg("loss").none(), nb::arg("accuracy").none(),
+           nb::arg("values"), nb::arg("seconds"))
+      .def("set_values", &Job::SetValues, nb::arg("values"))
       .def("alive", &Job::Alive)
       .def("set_busy_elsewhere", &Job::SetBusyElsewhere, nb::arg("busy"))
       .def("leave", &Job::Leave, nb::arg("reason"), nb::arg("in_order"))

@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "common/metrics/measured.h"
 #include "common/staleness_counts.h"
 
 namespace slackline::scheduler {
@@ -23,6 +24,10 @@ struct Report {
   // Loss and accuracy on test images, if an evaluation has come in since the previous report.
   std::optional<double> test_loss;
   std::optional<double> test_accuracy;
+  // Other figures of a script: on training samples as each worker reported them last, the mean over live workers; and
+  // of that evaluation.
+  NamedValues train_values = {};
+  NamedValues test_values = {};
   // True if test_accuracy is a mean average precision.
   bool finds_objects = false;
   // Confusion matrix of that evaluation, by label and prediction; empty for many classes.

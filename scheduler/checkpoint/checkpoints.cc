@@ -8,6 +8,7 @@
 #include "common/check.h"
 #include "common/checkpoint/names.h"
 #include "common/job/job_kinds.h"
+#include "common/metrics/test_metric.h"
 #include "scheduler/watch/early_stopping.h"
 
 namespace slackline::scheduler {
@@ -41,7 +42,8 @@ std::optional<std::string> Checkpoints::Due(const Facts& facts) {
   // A checkpoint that fails is tried again, but not at once.
   const bool just_failed = facts.now - failed_at_ < kRetryAfter;
   if (best_due_ && !just_failed) {
-    reason = absl::StrCat("best ", Described(job.metric(), *best_due_), " after epoch ", best_due_->epoch);
+    reason = absl::StrCat("best ", Described(MetricOf(config_.job, job.metric()).name, *best_due_), " after epoch ",
+                          best_due_->epoch);
   } else if (job.every_epochs() > 0 && facts.epochs >= epochs_ + job.every_epochs() && !just_failed) {
     reason = job.every_epochs() == 1 ? "every epoch" : absl::StrCat("every ", job.every_epochs(), " epochs");
   } else if (job.every_s() > 0 && facts.now - last_begun_ >= absl::Seconds(job.every_s())) {
@@ -166,7 +168,10 @@ void Checkpoints::Follow(const Facts& facts) {
   for (const wire::CheckpointFile& file : round.Files()) *manifest_.add_files() = file;
   if (best_of_round_) {
     *manifest_.mutable_best()->mutable_evaluation() = ToState(*best_of_round_);
-    manifest_.mutable_best()->set_by_loss(config_.job.checkpoint().metric() == job::Metric::TEST_LOSS);
+    const ComparedMetric metric = MetricOf(config_.job, config_.job.checkpoint().metric());
+    manifest_.mutable_best()->set_by_loss(metric.name == kLossMetric);
+    if (metric.name != kLossMetric && metric.name != kAccuracyMetric) manifest_.mutable_best()->set_metric(metric.name);
+    manifest_.mutable_best()->set_lower_is_better(metric.lower_is_better);
   }
   to_commit_ = std::exchange(manifest_, {});
 }

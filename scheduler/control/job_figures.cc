@@ -125,6 +125,7 @@ void AddReport(RunningJob& job, absl::Time now) {
   report.samples = progress.totals.samples();
   report.loss = progress.loss;
   report.accuracy = progress.accuracy;
+  report.train_values = progress.values;
   job.evaluations.Report(report);
   const OptimizerConfig optimizer = MakeOptimizerConfig(job.config.job, job.shards.layout().train_samples);
   report.learning_rate =

@@ -8,7 +8,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_format.h"
 #include "common/job/job_kinds.h"
-#include "common/metrics/test_accuracy.h"
+#include "common/metrics/measured.h"
 #include "scheduler/base/job_state_name.h"
 #include "scheduler/control/job_status.h"
 #include "scheduler/status/status_limits.h"
@@ -66,9 +66,12 @@ void ViewProgress(const RunningJob& job, absl::Time now, wire::JobProgress& out)
   out.set_test_metric(job.evaluations.Metric());
   if (const auto& last = job.evaluations.last()) {
     if (const auto accuracy = TestAccuracyOf(*last)) out.set_test_accuracy(*accuracy);
-    if (!last->has_map_50()) out.set_test_loss(last->loss());
+    if (const auto loss = TestLossOf(*last)) out.set_test_loss(*loss);
     out.set_test_epoch(last->epoch());
+    *out.mutable_test_values() = last->values();
   }
+  *out.mutable_metric() = job.evaluations.JobMetric();
+  AddNamedValues(latest.values, out.mutable_train_values());
   out.set_divergences(job.watch.divergences());
   if (job.watch.diverged_at()) out.set_diverged_ago_s(SecondsSince(*job.watch.diverged_at(), now));
 }

@@ -7,7 +7,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "common/metrics/test_accuracy.h"
+#include "common/metrics/measured.h"
+#include "common/metrics/test_metric.h"
 #include "scheduler/watch/early_stopping.h"
 
 namespace slackline::scheduler {
@@ -79,9 +80,11 @@ void FillProgress(const RunningJob& job, absl::Time now, wire::GetStatusReply& r
     const std::optional<double> accuracy = TestAccuracyOf(*last);
     reply.set_has_test_accuracy(accuracy.has_value());
     reply.set_test_accuracy(accuracy.value_or(0));
-    if (!last->has_map_50()) reply.set_test_loss(last->loss());
+    if (const std::optional<double> loss = TestLossOf(*last)) reply.set_test_loss(*loss);
   }
   reply.set_test_metric(job.evaluations.Metric());
+  *reply.mutable_metric() = job.evaluations.JobMetric();
+  AddNamedValues(latest.values, reply.mutable_train_values());
 }
 
 void FillMembers(const RunningJob& job, absl::Time now, wire::GetStatusReply& reply) {
@@ -171,9 +174,10 @@ std::string LastGoodState(const RunningJob& job) {
                                : "no checkpoint was made";
   if (job.evaluations.all().empty()) return absl::StrCat("nothing was evaluated yet, and ", kept);
   const EvaluationSummary& last = job.evaluations.all().back();
-  const std::string loss = last.map || !last.accuracy ? "" : absl::StrFormat(", loss %.4f", last.loss);
-  return absl::StrCat("the last evaluation was after epoch ", last.epoch, " (",
-                      Described(job::Metric::TEST_ACCURACY, last), loss, "), ", kept);
+  const std::string metric = MetricOf(job.config.job).name;
+  const bool more = last.loss && metric != kLossMetric && ValueOf(metric, last);
+  return absl::StrCat("the last evaluation was after epoch ", last.epoch, " (", Described(metric, last),
+                      more ? absl::StrCat(", ", FigureText(kLossMetric, *last.loss)) : "", "), ", kept);
 }
 
 }  // namespace slackline::scheduler

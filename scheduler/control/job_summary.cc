@@ -101,6 +101,7 @@ RunSummary MakeSummary(const RunningJob& job) {
   summary.samples_given_twice = job.tasks ? job.tasks->ranges().samples_given_twice() : 0;
   summary.worker_list = SummariseWorkers(job);
   summary.evaluations = job.evaluations.all();
+  summary.metric = job.evaluations.JobMetric();
   const std::optional<wire::EvaluationReport>& last = job.evaluations.last();
   if (last && last->has_top5_accuracy()) summary.top5_accuracy = last->top5_accuracy();
   if (last && last->has_map_50()) {

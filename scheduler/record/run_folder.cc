@@ -69,6 +69,8 @@ Scalars Points(const Report& report) {
   };
   add("train/loss", report.loss);
   add("train/accuracy", report.accuracy);
+  for (const auto& [name, value] : report.train_values) points.emplace_back("train/" + name, value);
+  for (const auto& [name, value] : report.test_values) points.emplace_back("test/" + name, value);
   add("test/loss", report.test_loss);
   add(report.finds_objects ? "test/map" : "test/accuracy", report.test_accuracy);
   return points;

@@ -54,7 +54,8 @@ Json Evaluation(const EvaluationSummary& evaluation) {
           {"samples", evaluation.samples},
           {"samples_applied", evaluation.samples_applied},
           {"accuracy", Number(evaluation.accuracy)},
-          {"loss", evaluation.loss}};
+          {"loss", Number(evaluation.loss)},
+          {"values", evaluation.values}};
 }
 
 Json Energy(const std::optional<wire::EnergyView>& energy) {
@@ -85,10 +86,17 @@ void AddAccuracy(const std::vector<EvaluationSummary>& evaluations, Json& json) 
   for (const char* key : {"test_accuracy", "test_loss", "best_test_accuracy"}) json[key] = nullptr;
   if (evaluations.empty()) return;
   json["test_accuracy"] = Number(evaluations.back().accuracy);
-  json["test_loss"] = evaluations.back().loss;
+  json["test_loss"] = Number(evaluations.back().loss);
   // An absent accuracy is less than any other.
   const auto less = [](const EvaluationSummary& a, const EvaluationSummary& b) { return a.accuracy < b.accuracy; };
   json["best_test_accuracy"] = Number(std::max_element(evaluations.begin(), evaluations.end(), less)->accuracy);
+}
+
+Json Metric(const wire::JobMetric& metric) {
+  return {{"name", metric.name()},
+          {"better", metric.lower_is_better() ? "lower" : "higher"},
+          {"last", metric.has_last() ? Json(metric.last()) : Json(nullptr)},
+          {"best", metric.has_best() ? Json(metric.best()) : Json(nullptr)}};
 }
 
 // What accuracies are, and what else there is of objects that were found.
@@ -123,6 +131,7 @@ std::string ToJson(const RunSummary& summary) {
                {"samples_per_second", Ratio(static_cast<double>(summary.totals.samples()), summary.train_s)},
                {"loss", Number(summary.loss)}};
   AddAccuracy(summary.evaluations, json);
+  json["metric"] = Metric(summary.metric);
   json["top5_accuracy"] = Number(summary.top5_accuracy);
   json["energy"] = Energy(summary.energy);
   json["staleness"] = Staleness(summary);

@@ -61,6 +61,7 @@ struct RunSummary {
   std::vector<WorkerSummary> worker_list;
   // Evaluations, oldest first.
   std::vector<EvaluationSummary> evaluations;
+  wire::JobMetric metric;
   // Top-5 accuracy of the last evaluation; absent for fewer than 10 classes.
   std::optional<double> top5_accuracy;
   // Present if evaluations find objects: accuracies are then mean average precisions, and there are no losses.

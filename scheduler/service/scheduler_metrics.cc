@@ -27,9 +27,8 @@ SchedulerMetrics::SchedulerMetrics(Metrics& metrics)
                                    "How often some shards of a server have changed hands")),
       epoch_(metrics.gauge("slackline_scheduler_epoch", "Epoch in progress, counted from 1")),
       loss_(metrics.gauge("slackline_scheduler_train_loss", "Mean loss on training images since the last report")),
-      test_loss_(
-          metrics.gauge("slackline_scheduler_test_loss",
-                        "Mean loss on test images at the last evaluation; 0: none yet, or the job finds objects")),
+      test_loss_(metrics.gauge("slackline_scheduler_test_loss",
+                               "Mean loss on test images at the last evaluation; 0: none was measured")),
       learning_rate_(metrics.gauge("slackline_scheduler_learning_rate",
                                    "Learning rate at the last report: of the last push that names one, else by the "
                                    "schedule for a step of one batch; 0 before the first")),
@@ -96,6 +95,12 @@ void SchedulerMetrics::Publish(const Report& report) {
                "average precision; absent until one is measured")
         .Set(*report.test_accuracy);
   }
+  PublishNamed("slackline_scheduler_train_metric",
+               "Figure that scripts report of training under a name of their own: mean of each worker's last one",
+               report.train_values, train_names_);
+  PublishNamed("slackline_scheduler_test_metric",
+               "Figure of the last evaluation that had it, under the name that a script gave it", report.test_values,
+               test_names_);
   samples_per_second_.Set(report.samples_per_second);
   slack_.Set(static_cast<double>(report.slack));
   staleness_mean_.Set(report.staleness_mean);
@@ -111,6 +116,15 @@ void SchedulerMetrics::Publish(const Report& report) {
   RaiseTo(checkpoints_, report.checkpoints);
   RaiseTo(checkpoints_failed_, report.checkpoints_failed);
   checkpoint_age_.Set(report.checkpoint_age_s.value_or(0));
+}
+
+void SchedulerMetrics::PublishNamed(const std::string& series, const std::string& help, const NamedValues& values,
+                                    std::set<std::string>& names) {
+  for (const auto& [name, value] : values) {
+    if (names.size() >= kMetricNamesMax && !names.contains(name)) continue;
+    names.insert(name);
+    metrics_.gauge(series, help, {{"name", name}}).Set(value);
+  }
 }
 
 void SchedulerMetrics::Publish(const MembersView& members) {

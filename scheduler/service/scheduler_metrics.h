@@ -29,6 +29,9 @@ class SchedulerMetrics {
   DiskSeries checkpoint_disk;
 
  private:
+  // Publishes figures that scripts named, at most kMetricNamesMax names of them: `names` has those with a series.
+  void PublishNamed(const std::string& series, const std::string& help, const NamedValues& values,
+                    std::set<std::string>& names);
   void PublishClocks(const std::map<std::string, uint64_t>& clocks);
 
   Metrics& metrics_;
@@ -62,6 +65,8 @@ class SchedulerMetrics {
   Gauge& samples_wanted_;
   Counter& events_;
   std::set<std::string> clocks_;  // workers whose clocks have a series
+  std::set<std::string> train_names_;
+  std::set<std::string> test_names_;
 };
 
 }  // namespace slackline::scheduler

@@ -3,24 +3,19 @@
 #include <cmath>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "common/metrics/test_accuracy.h"
+#include "common/metrics/measured.h"
 #include "common/metrics/test_metric.h"
 
 namespace slackline::scheduler {
 namespace {
 
-// By how much `later` is better than `earlier`.
-double Gain(job::Metric::Kind metric, double earlier, double later) {
-  return metric == job::Metric::TEST_LOSS ? earlier - later : later - earlier;
-}
-
-bool Better(job::Metric::Kind metric, const EvaluationSummary* best, const EvaluationSummary& other, double by) {
-  const std::optional<double> value = ValueOf(metric, other);
+bool Better(const ComparedMetric& metric, const EvaluationSummary* best, const EvaluationSummary& other, double by) {
+  const std::optional<double> value = ValueOf(metric.name, other);
   if (!value || !std::isfinite(*value)) return false;
-  return best == nullptr || Gain(metric, *ValueOf(metric, *best), *value) > by;
+  return best == nullptr || metric.Gain(*ValueOf(metric.name, *best), *value) > by;
 }
 
 }  // namespace
@@ -32,7 +27,8 @@ state::MeasuredAccuracy ToState(const EvaluationSummary& evaluation) {
   out.set_samples(evaluation.samples);
   out.set_samples_applied(evaluation.samples_applied);
   SetTestAccuracy(evaluation.accuracy, out);
-  out.set_loss(evaluation.loss);
+  SetTestLoss(evaluation.loss, out);
+  AddNamedValues(evaluation.values, out.mutable_values());
   out.set_map(evaluation.map);
   return out;
 }
@@ -43,7 +39,8 @@ EvaluationSummary FromState(const state::MeasuredAccuracy& state) {
           .samples = state.samples(),
           .samples_applied = state.has_samples_applied() ? state.samples_applied() : state.samples(),
           .accuracy = TestAccuracyOf(state),
-          .loss = state.loss(),
+          .loss = TestLossOf(state),
+          .values = NamedValuesIn(state.values()),
           .map = state.map()};
 }
 
@@ -51,36 +48,43 @@ bool MeasuresMap(const job::Job& job, const std::optional<wire::EvaluationReport
   return last ? last->has_map_50() : FindsObjects(job);
 }
 
-std::optional<double> ValueOf(job::Metric::Kind metric, const EvaluationSummary& evaluation) {
-  return metric == job::Metric::TEST_LOSS ? evaluation.loss : evaluation.accuracy;
+std::optional<double> ValueOf(absl::string_view name, const EvaluationSummary& evaluation) {
+  if (name == kAccuracyMetric) return evaluation.accuracy;
+  if (name == kLossMetric) return evaluation.loss;
+  const auto found = evaluation.values.find(std::string(name));
+  return found == evaluation.values.end() ? std::nullopt : std::optional<double>(found->second);
 }
 
-std::string Described(job::Metric::Kind metric, const EvaluationSummary& evaluation) {
-  if (metric == job::Metric::TEST_LOSS || !evaluation.accuracy) {
-    return absl::StrFormat("test loss %.4f", evaluation.loss);
+std::string Described(absl::string_view name, const EvaluationSummary& evaluation) {
+  for (const absl::string_view figure : {name, kLossMetric}) {
+    if (const std::optional<double> value = ValueOf(figure, evaluation)) {
+      return absl::StrCat("test ", FigureText(figure, *value, evaluation.map));
+    }
   }
-  return absl::StrFormat("test %s %.2f %%", evaluation.map ? "mAP" : "accuracy", 100 * *evaluation.accuracy);
+  return absl::StrCat("no test ", name);
 }
 
-bool LastIsBest(job::Metric::Kind metric, absl::Span<const EvaluationSummary> evaluations) {
+const EvaluationSummary* BestOf(const ComparedMetric& metric, absl::Span<const EvaluationSummary> evaluations) {
   const EvaluationSummary* best = nullptr;
-  bool last = false;
   for (const EvaluationSummary& evaluation : evaluations) {
-    last = Better(metric, best, evaluation, /*by=*/0);
-    if (last) best = &evaluation;
+    if (Better(metric, best, evaluation, /*by=*/0)) best = &evaluation;
   }
-  return last;
+  return best;
 }
 
-std::optional<std::string> WhyEarly(const job::EarlyStopping& early, absl::Span<const EvaluationSummary> evaluations,
-                                    size_t before) {
+bool LastIsBest(const ComparedMetric& metric, absl::Span<const EvaluationSummary> evaluations) {
+  return !evaluations.empty() && BestOf(metric, evaluations) == &evaluations.back();
+}
+
+std::optional<std::string> WhyEarly(const job::EarlyStopping& early, const ComparedMetric& metric,
+                                    absl::Span<const EvaluationSummary> evaluations, size_t before) {
   if (early.patience() == 0) return std::nullopt;
   const EvaluationSummary* best = nullptr;
   uint32_t without = 0;
   for (size_t i = 0; i < evaluations.size(); ++i) {
     const EvaluationSummary& evaluation = evaluations[i];
-    if (evaluation.epoch < early.start_epoch() || !ValueOf(early.metric(), evaluation)) continue;
-    if (Better(early.metric(), best, evaluation, best == nullptr ? 0 : early.min_delta())) {
+    if (evaluation.epoch < early.start_epoch() || !ValueOf(metric.name, evaluation)) continue;
+    if (Better(metric, best, evaluation, best == nullptr ? 0 : early.min_delta())) {
       best = &evaluation;
       without = 0;
     } else if (i >= before) {
@@ -90,25 +94,35 @@ std::optional<std::string> WhyEarly(const job::EarlyStopping& early, absl::Span<
   if (without < early.patience()) return std::nullopt;
   const std::string found =
       best == nullptr ? "none has a number"
-                      : absl::StrCat("the best is ", Described(early.metric(), *best), " after epoch ", best->epoch);
+                      : absl::StrCat("the best is ", Described(metric.name, *best), " after epoch ", best->epoch);
   return absl::StrCat(without, without == 1 ? " evaluation" : " evaluations in a row", " did not better it: ", found);
 }
 
-std::optional<std::string> WarnOfNoAccuracy(const job::Job& job) {
-  std::vector<absl::string_view> settings, effects;
+std::optional<std::string> WarnOfUnmeasured(const job::Job& job, const EvaluationSummary& evaluation) {
+  std::vector<std::string> missing, effects;
+  const auto check = [&](absl::string_view section, job::Metric::Kind kind, absl::string_view effect) {
+    const std::string name = MetricOf(job, kind).name;
+    if (ValueOf(name, evaluation)) return;
+    const std::string setting = kind == job::Metric::TEST_LOSS ? absl::StrCat(section, ".metric") : "training.metric";
+    std::string one = absl::StrCat("no ", name, " (", setting, ")");
+    if (!absl::c_linear_search(missing, one)) missing.push_back(std::move(one));
+    effects.emplace_back(effect);
+  };
   const job::EarlyStopping& early = job.training().early_stopping();
-  if (early.patience() > 0 && early.metric() != job::Metric::TEST_LOSS) {
-    settings.push_back("training.early_stopping.metric: test_accuracy");
-    effects.push_back("training does not end early");
+  if (early.patience() > 0) check("training.early_stopping", early.metric(), "training does not end early");
+  if (job.checkpoint().keep_best() > 0) {
+    check("checkpoint", job.checkpoint().metric(), "no checkpoint is kept as the best");
   }
-  if (job.checkpoint().keep_best() > 0 && job.checkpoint().metric() != job::Metric::TEST_LOSS) {
-    settings.push_back("checkpoint.metric: test_accuracy");
-    effects.push_back("no checkpoint is kept as the best");
+  if (MetricOf(job).name != kAccuracyMetric) check("", job::Metric::TEST_ACCURACY, "the job's metric is unknown");
+  if (missing.empty()) return std::nullopt;
+  std::vector<std::string> measured;
+  for (const absl::string_view name : {kAccuracyMetric, kLossMetric}) {
+    if (ValueOf(name, evaluation)) measured.emplace_back(name);
   }
-  if (settings.empty()) return std::nullopt;
-  return absl::StrCat("warning: evaluations report no accuracy, and the job sets ", absl::StrJoin(settings, " and "),
-                      ", so ", absl::StrJoin(effects, " and "),
-                      "; set test_loss there, or let the evaluation return an accuracy");
+  for (const auto& [name, value] : evaluation.values) measured.push_back(name);
+  return absl::StrCat("warning: evaluations report ", measured.empty() ? "nothing" : absl::StrJoin(measured, ", "),
+                      " and ", absl::StrJoin(missing, ", "), ", so ", absl::StrJoin(effects, " and "),
+                      "; let the evaluation return what is missing, or set training.metric to what it returns");
 }
 
 }  // namespace slackline::scheduler

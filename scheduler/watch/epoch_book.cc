@@ -4,7 +4,7 @@
 #include <cmath>
 #include <utility>
 
-#include "common/metrics/test_accuracy.h"
+#include "common/metrics/measured.h"
 
 namespace slackline::scheduler {
 namespace {
@@ -101,7 +101,7 @@ void EpochBook::Evaluated(const wire::EvaluationReport& report, bool alone) {
       std::find_if(rows_.rbegin(), rows_.rend(), [&](const EpochFigures& one) { return one.epoch == report.epoch(); });
   if (row == rows_.rend()) return;
   (report.final() ? row->test_s : row->validation_s) = seconds;
-  if (!report.has_map_50()) row->test_loss = report.loss();
+  row->test_loss = TestLossOf(report);
   row->test_accuracy = TestAccuracyOf(report);
   if (report.has_top5_accuracy()) row->top5_accuracy = report.top5_accuracy();
   news_ = true;

@@ -3,18 +3,23 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
+
+#include "absl/strings/string_view.h"
+#include "common/metrics/measured.h"
 
 namespace slackline::scheduler {
 
-// A measurement of accuracy and loss on the test samples.
+// Figures that were measured on the test samples; those that were not are absent.
 struct EvaluationSummary {
-  uint32_t epoch = 0;                             // number of completed epochs
-  double time_s = 0;                              // time since training began
-  uint64_t samples = 0;                           // trained until then by all workers
-  uint64_t samples_applied = 0;                   // applied ones among `samples`
-  std::optional<double> accuracy = std::nullopt;  // absent if the evaluation measured none
-  double loss = 0;
-  bool map = false;  // true if objects are found: accuracy is their mean average precision, and there is no loss
+  uint32_t epoch = 0;            // number of completed epochs
+  double time_s = 0;             // time since training began
+  uint64_t samples = 0;          // trained until then by all workers
+  uint64_t samples_applied = 0;  // applied ones among `samples`
+  std::optional<double> accuracy = std::nullopt;
+  std::optional<double> loss = std::nullopt;
+  NamedValues values = {};  // of a script
+  bool map = false;         // true if objects are found: accuracy is their mean average precision, and there is no loss
 };
 
 }  // namespace slackline::scheduler

@@ -4,9 +4,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "common/counted.h"
 #include "common/job/job_kinds.h"
-#include "common/metrics/test_accuracy.h"
+#include "common/metrics/measured.h"
 #include "common/metrics/test_metric.h"
 #include "scheduler/watch/early_stopping.h"
 
@@ -16,15 +17,14 @@ namespace {
 // An evaluation that is larger is kept without its classes: a little more than scheduler.proto allows them to take.
 constexpr size_t kEvaluationBytesMax = (1 << 20) + (64 << 10);
 
-// Returns "test accuracy 86.21 %, loss 0.3512", or the figures that the evaluation has instead.
-std::string FiguresOf(const wire::EvaluationReport& report) {
+// Returns "test accuracy 86.21 %, loss 0.3512": the figures that the evaluation has, the job's metric first.
+std::string FiguresOf(const job::Job& job, const wire::EvaluationReport& report) {
   if (report.has_map_50()) {
     return absl::StrFormat("mAP %.2f %%, %.2f %% at an overlap of 0.5,", 100 * report.accuracy(),
                            100 * report.map_50());
   }
-  const std::optional<double> accuracy = TestAccuracyOf(report);
-  if (!accuracy) return absl::StrFormat("test loss %.4f", report.loss());
-  return absl::StrFormat("test accuracy %.2f %%, loss %.4f", 100 * *accuracy, report.loss());
+  const std::vector<std::string> texts = FigureTexts(MetricOf(job).name, report);
+  return texts.empty() ? "nothing was measured" : absl::StrCat("test ", absl::StrJoin(texts, ", "));
 }
 
 // Returns "epoch 2: test accuracy 86.21 %, loss 0.3512 on 10000 images (worker-1)".
@@ -33,7 +33,7 @@ std::string Told(const job::Job& job, const wire::EvaluationReport& report, cons
   const std::string when = report.at_samples() > 0 && !report.final()
                                ? absl::StrCat("after ", Counted(begun.samples_applied, "sample"))
                                : absl::StrCat("epoch ", report.epoch());
-  return absl::StrFormat("%s: %s on %d %s (%s)", when, FiguresOf(report), report.samples(), SamplesNoun(job), by);
+  return absl::StrFormat("%s: %s on %d %s (%s)", when, FiguresOf(job, report), report.samples(), SamplesNoun(job), by);
 }
 
 }  // namespace
@@ -41,29 +41,58 @@ std::string Told(const job::Job& job, const wire::EvaluationReport& report, cons
 Evaluations::Judgement Evaluations::Note(const wire::EvaluationReport& report, const EvaluationSummary& begun,
                                          const std::string& by) {
   last_ = report;
+  const NamedValues values = NamedValuesIn(report.values());
+  last_->clear_values();
+  AddNamedValues(values, last_->mutable_values());
   // Every reply to a request for the status contains the report.
   if (last_->ByteSizeLong() > kEvaluationBytesMax) last_->clear_classes();
   reported_ = false;
   EvaluationSummary& summary = all_.emplace_back(begun);
   summary.epoch = report.epoch();
   summary.accuracy = TestAccuracyOf(report);
-  summary.loss = report.loss();
+  summary.loss = TestLossOf(report);
+  summary.values = values;
   summary.map = report.has_map_50();
   // The first evaluation of the run speaks for the later ones.
-  const bool lacks = all_.size() == before_ + 1 && !summary.accuracy;
-  return {.told = Told(job_, report, begun, by),
-          .warning = lacks ? WarnOfNoAccuracy(job_) : std::nullopt,
-          .best = job_.checkpoint().keep_best() > 0 && LastIsBest(job_.checkpoint().metric(), all_),
-          .ends = WhyEarly(job_.training().early_stopping(), all_, before_)};
+  const bool first = all_.size() == before_ + 1;
+  const job::EarlyStopping& early = job_.training().early_stopping();
+  return {.told = Told(job_, *last_, begun, by),
+          .warning = first ? WarnOfUnmeasured(job_, summary) : std::nullopt,
+          .best = job_.checkpoint().keep_best() > 0 && LastIsBest(MetricOf(job_, job_.checkpoint().metric()), all_),
+          .ends = WhyEarly(early, MetricOf(job_, early.metric()), all_, before_)};
 }
 
 std::string Evaluations::Metric() const { return std::string(MeasuresMap(job_, last_) ? kMapMetric : kAccuracyMetric); }
 
+wire::JobMetric Evaluations::JobMetric() const {
+  const ComparedMetric metric = MetricOf(job_);
+  wire::JobMetric out;
+  out.set_name(metric.name);
+  out.set_lower_is_better(metric.lower_is_better);
+  if (all_.empty()) return out;
+  if (const auto last = ValueOf(metric.name, all_.back())) out.set_last(*last);
+  if (const EvaluationSummary* const best = BestOf(metric, all_)) out.set_best(*ValueOf(metric.name, *best));
+  return out;
+}
+
+void Evaluations::FillCurve(size_t points_max, wire::JobCurve& curve) const {
+  const std::string metric = MetricOf(job_).name;
+  const size_t stride = (all_.size() + points_max - 1) / points_max;
+  for (size_t i = 0; i < all_.size(); ++i) {
+    if ((all_.size() - 1 - i) % stride != 0) continue;
+    const std::optional<double> value = ValueOf(metric, all_[i]);
+    if (!value) continue;
+    curve.add_metric_time_s(all_[i].time_s);
+    curve.add_metric(*value);
+  }
+}
+
 void Evaluations::Report(scheduler::Report& report) {
   if (!last_ || reported_) return;
   report.finds_objects = last_->has_map_50();
-  if (!report.finds_objects) report.test_loss = last_->loss();
+  report.test_loss = TestLossOf(*last_);
   report.test_accuracy = TestAccuracyOf(*last_);
+  report.test_values = NamedValuesIn(last_->values());
   report.confusion.assign(last_->confusion().begin(), last_->confusion().end());
   // Only reports contain the confusion matrix.
   last_->clear_confusion();

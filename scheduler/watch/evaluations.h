@@ -15,6 +15,7 @@
 #include "scheduler/base/report.h"
 #include "scheduler/watch/evaluation_summary.h"
 #include "scheduler_state.pb.h"
+#include "status.pb.h"
 
 namespace slackline::scheduler {
 
@@ -22,7 +23,7 @@ class Evaluations {
  public:
   struct Judgement {
     std::string told;  // the evaluation, for people
-    // Says, once a run, that settings compare accuracies and that there are none.
+    // Says, once a run, that settings compare figures that evaluations do not measure.
     std::optional<std::string> warning;
     bool best = false;
     std::optional<std::string> ends;  // reason why training is to end early
@@ -39,6 +40,11 @@ class Evaluations {
   const std::vector<EvaluationSummary>& all() const { return all_; }
   // Returns the name of what accuracies measure: accuracy or mean average precision.
   std::string Metric() const;
+  // Returns the job's metric, with its value in the last evaluation and the best one.
+  wire::JobMetric JobMetric() const;
+  // Adds the job's metric in each evaluation to `curve`: every second, every third and so on, the last one among them,
+  // if there are more than `points_max`.
+  void FillCurve(size_t points_max, wire::JobCurve& curve) const;
   // Adds to `report` what the last evaluation has said, once.
   void Report(scheduler::Report& report);
 

@@ -162,6 +162,7 @@ const ProgressReport& Progress::Report() {
   const state::Totals& before = latest_.totals;
   if (const auto loss = LossOf(totals_, before)) latest_.loss = loss;
   if (const auto accuracy = AccuracyOf(totals_, before)) latest_.accuracy = accuracy;
+  if (NamedValues values = MeanValues(); !values.empty()) latest_.values = std::move(values);
   if (const uint64_t answers = totals_.staleness_answers() - before.staleness_answers(); answers > 0) {
     latest_.staleness_mean =
         static_cast<double>(totals_.staleness_sum() - before.staleness_sum()) / static_cast<double>(answers);
@@ -174,6 +175,19 @@ const ProgressReport& Progress::Report() {
   latest_.totals = totals_;
   slack_ = 0;
   return latest_;
+}
+
+NamedValues Progress::MeanValues() const {
+  NamedValues means;
+  std::map<std::string, double> reported;
+  for (const auto& [id, worker] : workers_) {
+    if (!worker.in_clock) continue;
+    for (const auto& [name, value] : NamedValuesIn(worker.last.values())) {
+      if (means.size() >= kMetricNamesMax && !means.contains(name)) continue;
+      means[name] += (value - means[name]) / ++reported[name];
+    }
+  }
+  return means;
 }
 
 double Progress::SamplesPerSecond(absl::Time now) const { return Rate(samples_, window_, now); }
@@ -222,6 +236,7 @@ void Progress::Save(state::Progress& state) const {
   state.set_slack_max(slack_max_);
   if (latest_.loss) state.set_loss(*latest_.loss);
   if (latest_.accuracy) state.set_accuracy(*latest_.accuracy);
+  AddNamedValues(latest_.values, state.mutable_values());
 }
 
 void Progress::Restore(const state::Progress& state) {
@@ -251,6 +266,7 @@ void Progress::Restore(const state::Progress& state) {
   latest_.totals = totals_;
   if (state.has_loss()) latest_.loss = state.loss();
   if (state.has_accuracy()) latest_.accuracy = state.accuracy();
+  latest_.values = NamedValuesIn(state.values());
 }
 
 void Progress::Resume(const state::Progress& state, const std::map<WorkerId, std::string>& names) {

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "absl/time/time.h"
+#include "common/metrics/measured.h"
 #include "common/staleness_counts.h"
 #include "scheduler.pb.h"
 #include "scheduler/watch/energy_ledger.h"
@@ -27,6 +28,8 @@ struct ProgressReport {
   // Loss and accuracy; absent until something was trained.
   std::optional<double> loss;
   std::optional<double> accuracy;
+  // Other figures of a script: the mean over live workers of what each reported last.
+  NamedValues values;
   double staleness_mean = 0;
   StalenessCounts staleness;
   // Largest staleness since the beginning.
@@ -126,6 +129,8 @@ class Progress {
     std::map<ServerId, UnreportedLoss> unreported;
   };
 
+  // Returns the means of the figures that live workers reported last.
+  NamedValues MeanValues() const;
   void ObserveSlack(const wire::WorkerProgress& progress);
   void RaiseSlack(uint64_t slack);
   void RaiseNorm(double norm);

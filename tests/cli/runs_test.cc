@@ -206,9 +206,23 @@ TEST_F(Runs, JsonHasRawValues) {
                                                   {"epochs", 5},
                                                   {"best_test_accuracy", 0.375},
                                                   {"test_metric", "map"},
+                                                  {"metric", nullptr},
+                                                  {"best_metric", nullptr},
                                                   {"age_s", 10800.0},
                                                   {"bytes", *runs[0].bytes}}}));
   EXPECT_THAT(RenderRuns(runs, absl::Now()), HasSubstr(" mAP 37.50 % "));
+}
+
+TEST_F(Runs, BestOnesGoByTheMetricOfTheJob) {
+  Begin("first", 3);
+  End("first", "done",
+      R"({"state": "done", "best_test_accuracy": 0.375,
+          "metric": {"name": "perplexity", "better": "lower", "last": 30, "best": 21.375}})");
+  const std::vector<ListedRun> runs = Find();
+  EXPECT_THAT(RenderRuns(runs, absl::Now()), HasSubstr(" perplexity 21.38 "));
+  const nlohmann::json list = nlohmann::json::parse(RunsJson(runs, absl::Now()));
+  EXPECT_EQ(list[0].at("metric"), "perplexity");
+  EXPECT_EQ(list[0].at("best_metric"), 21.375);
 }
 
 TEST(RenderRuns, FitsAHundredColumns) {

@@ -15,7 +15,7 @@
 #include "cli/run/progress.h"
 #include "cli/run/report.h"
 #include "cli/run/status_view.h"
-#include "common/metrics/test_accuracy.h"
+#include "common/metrics/measured.h"
 
 namespace slackline::cli::view_test {
 namespace {
@@ -243,7 +243,7 @@ TEST(Report, EvaluationIsATable) {
 
 TEST(Report, WhatAScriptDidNotMeasureIsNotShown) {
   wire::EvaluationReport evaluation;
-  EXPECT_EQ(RenderEvaluation(job::Job(), evaluation), "Test accuracy: nothing was evaluated\n");
+  EXPECT_EQ(RenderEvaluation(job::Job(), evaluation), "Test: nothing was evaluated\n");
   evaluation.set_epoch(2);
   evaluation.set_samples(100);
   evaluation.set_accuracy(0.5);
@@ -267,6 +267,30 @@ TEST(Report, AScriptMayMeasureTheLossAlone) {
   wire::GetStatusReply status;
   status.set_test_loss(0.031);
   EXPECT_THAT(RenderStatus(status), HasSubstr("test loss 0.0310\n"));
+}
+
+TEST(Report, AScriptsMetricComesFirst) {
+  job::Job job;
+  job.mutable_model()->set_kind(job::Model::EXTERNAL);
+  job.mutable_training()->mutable_metric()->set_name("perplexity");
+  wire::EvaluationReport evaluation;
+  evaluation.set_epoch(6);
+  evaluation.set_samples(500);
+  SetTestAccuracy(std::nullopt, evaluation);
+  SetTestLoss(3.0625, evaluation);
+  AddNamedValues({{"bleu", 0.25}, {"perplexity", 21.38}}, evaluation.mutable_values());
+  EXPECT_EQ(RenderEvaluation(job, evaluation),
+            "Test perplexity 21.38  (loss 3.0625, bleu 0.25, 500 samples, after 6 epochs)\n");
+  wire::GetStatusReply status = Training();
+  status.clear_train_accuracy();
+  status.set_test_loss(3.0625);
+  status.mutable_metric()->set_name("perplexity");
+  EXPECT_THAT(RenderStatus(status), HasSubstr("test loss 3.0625\n"));
+  status.mutable_metric()->set_last(21.38);
+  EXPECT_THAT(RenderStatus(status), HasSubstr("test perplexity 21.38\n"));
+  EXPECT_THAT(RenderStatus(status), Not(HasSubstr("accuracy")));
+  AddNamedValues({{"perplexity", 25.5}}, status.mutable_train_values());
+  EXPECT_THAT(RenderStatus(status), HasSubstr("  perplexity 25.5  slack"));
 }
 
 TEST(Report, ObjectsHaveTheirPrecision) {

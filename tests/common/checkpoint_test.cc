@@ -268,6 +268,22 @@ TEST_F(CheckpointTest, AnEvaluationWithoutAnAccuracyIsNotTheBestOne) {
   EXPECT_THAT(Names(), ElementsAre("checkpoint-000001", "checkpoint-000003"));
 }
 
+TEST_F(CheckpointTest, TheBestOneGoesByTheMetricOfTheNewest) {
+  uint64_t number = 0;
+  MakeBest(++number, 0.9);  // of an earlier version, which compared accuracies
+  for (const double perplexity : {30.0, 20.0, 25.0}) {
+    best_.emplace().set_metric("perplexity");
+    best_->set_lower_is_better(true);
+    wire::NamedValue& value = *best_->mutable_evaluation()->add_values();
+    value.set_name("perplexity");
+    value.set_value(perplexity);
+    Make(++number);
+  }
+  const auto best = ChooseBest(root_);
+  ASSERT_TRUE(best.ok()) << best.status();
+  EXPECT_EQ(best->manifest.number(), 3);
+}
+
 TEST_F(CheckpointTest, WithoutEvaluationsNoneIsTheBest) {
   Make(1);
   const absl::Status none = ChooseBest(root_).status();

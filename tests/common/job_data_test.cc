@@ -128,6 +128,9 @@ TEST(JobData, WhatObjectsDoNotGoWithIsRefused) {
   for (const char* setting : {"mean: 0.5", "sampling: balanced", "verify: true", "decode: {size: 64}"}) {
     EXPECT_NE(RefusalOfData(detector + ", " + setting + "}"), "") << setting;
   }
+  std::string by_loss = detector + "}";
+  by_loss.replace(by_loss.find("loss: model"), 11, "loss: model, metric: {name: loss, better: lower}");
+  EXPECT_THAT(RefusalOfData(by_loss), ::testing::HasSubstr("training.metric.name: found loss with data.format: coco"));
   EXPECT_THAT(RefusalOfData(detector + "}\ncheckpoint: {keep_best: 1, metric: test_loss}"),
               ::testing::HasSubstr("checkpoint.metric: found test_loss with data.format: coco"));
   const std::string test =

@@ -3,8 +3,10 @@
 #include <gtest/gtest.h>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
 #include "common/job/job_file.h"
 #include "common/job/job_kinds.h"
+#include "common/job/metric_names.h"
 #include "common/optimizer/optimizer.h"
 
 namespace slackline::job_model_test {
@@ -45,6 +47,30 @@ TEST(JobModel, EachConsistencyModeHasAnEntryWithItsNameAndNumber) {
     EXPECT_EQ(absl::AsciiStrToLower(mode->name()), facts.name);
     EXPECT_EQ(&FactsOf(facts.mode), &facts) << "two entries of one mode";
   }
+}
+
+TEST(JobModel, TheMetricIsOneThatEvaluationsCanHave) {
+  for (const char* const sound : {"", "training: {metric: {name: loss, better: lower}}",
+                                  "model: {kind: external}\ntraining: {metric: {name: perplexity, better: lower}}",
+                                  "model: {kind: external}\ntraining: {metric: {name: f1_macro2}}"}) {
+    EXPECT_TRUE(ParseJob(sound, "j.yaml").ok()) << sound << ParseJob(sound, "j.yaml").status();
+  }
+  EXPECT_EQ(Refusal("model: {kind: mlp}\ntraining: {metric: {name: perplexity}}"),
+            "j.yaml:2: training.metric.name: found 'perplexity' with model.kind: mlp; allowed is accuracy or loss, or "
+            "another name with model.kind: external: only scripts report other figures");
+  EXPECT_EQ(Refusal("training: {metric: {name: loss}}"),
+            "j.yaml:1: training.metric.better: found higher with training.metric.name: loss; allowed is lower: less "
+            "loss is better");
+  EXPECT_EQ(
+      Refusal("training: {metric: {better: lower}}"),
+      "j.yaml:1: training.metric.better: found lower with training.metric.name: accuracy; allowed is higher: more "
+      "accuracy is better");
+  for (const char* const name : {"''", "Perplexity", "top-5", "5_gram", "_f1", "\"f 1\""}) {
+    EXPECT_THAT(Refusal(absl::StrCat("model: {kind: external}\ntraining: {metric: {name: ", name, "}}")),
+                ::testing::HasSubstr("allowed is a name of at most 64 characters: a to z, then a to z, 0 to 9 and _"));
+  }
+  EXPECT_FALSE(CheckMetricName(std::string(kMetricNameMax + 1, 'a')).ok());
+  EXPECT_TRUE(CheckMetricName(std::string(kMetricNameMax, 'a')).ok());
 }
 
 TEST(JobModel, SettingsOfOtherModelsAreRefused) {

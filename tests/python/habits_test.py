@@ -9,7 +9,9 @@ import contextlib
 import copy
 import csv
 import io
+import itertools
 import json
+import math
 import os
 import pathlib
 import pickle
@@ -124,15 +126,82 @@ class Habits(Base):
 
     def test_evaluations_are_looked_at(self):
         figures = slackline._worker._figures
-        self.assertEqual(figures(None), {})
-        self.assertEqual(figures({"loss": torch.tensor(2.0), "f1": "high"}), {"loss": 2.0})
-        self.assertEqual(figures({"accuracy": 1}), {"accuracy": 1.0})
+        self.assertEqual(figures(None), (None, None, {}))
+        self.assertEqual(figures({"loss": torch.tensor(2.0), "f1": 1}), (2.0, None, {"f1": 1.0}))
+        self.assertEqual(figures({"accuracy": 1}), (None, 1.0, {}))
         with self.assertRaisesRegex(TypeError, "worker.evaluation.. returned float; allowed is"):
             figures(0.5)
         with self.assertRaisesRegex(ValueError, "returned accuracy=93.0; allowed is"):
             figures({"accuracy": 93})
-        with self.assertWarnsRegex(UserWarning, "returned acc; allowed is"):
-            self.assertEqual(figures({"acc": 0.5}), {})
+        with self.assertRaisesRegex(TypeError, "returned f1 of type str; allowed is a number"):
+            figures({"f1": "high"})
+        with self.assertRaisesRegex(ValueError, "returned perplexity=inf; allowed is a finite number"):
+            figures({"perplexity": float("inf")})
+        with self.assertRaisesRegex(ValueError, 'returned "Top-5"; allowed is a name of at most 64 characters: a to z, then'):
+            figures({"loss": 1, "Top-5": 0.5})
+        with self.assertRaisesRegex(ValueError, "returned 33 names of figures; allowed is at most 32"):
+            figures({f"at_{i}": i for i in range(33)})
+        with self.assertWarnsRegex(UserWarning, "returned an empty mapping; allowed is"):
+            self.assertEqual(figures({}), (None, None, {}))
+
+    def test_figures_of_training_are_looked_at(self):
+        with self.cluster() as cluster, cluster.connect(log="nothing") as worker:
+            worker.report(loss=1.0, perplexity=torch.tensor(2.0), f1=0.5)
+            for wrong, error, words in (
+                (dict(bleu="high"), TypeError, "found bleu of type str; allowed is a number"),
+                (dict(bleu=math.nan), ValueError, "found bleu=nan; allowed is a finite number"),
+                (dict(Bleu=1), ValueError, 'found "Bleu"; allowed is a name'),
+                (dict(accuracy=93, bleu=1), ValueError, "found accuracy=93.0; allowed is 0 to 1"),
+                ({f"at_{i}": i for i in range(31)}, ValueError, "found 33 names of figures; allowed is at most 32"),
+            ):
+                with self.assertRaisesRegex(error, words):
+                    worker.report(**wrong)
+            self.assertEqual((worker._loss, worker._accuracy, worker._values), (1.0, None, {"perplexity": 2.0, "f1": 0.5}))
+
+    def test_metric_of_the_script_is_the_jobs(self):
+        run = self.folder / "perplexity"
+        perplexities = itertools.chain((20.5, 25.0), itertools.repeat(30.0))
+        overrides = [
+            "training.epochs=8",
+            "training.metric.name=perplexity",
+            "training.metric.better=lower",
+            "training.early_stopping.patience=1",
+        ]
+        with self.cluster(overrides=overrides, run_folder=run) as cluster:
+            with cluster.connect(log="nothing") as worker:
+                model = nn.Linear(4, 1)
+                optimizer = slackline.Optimizer(model, worker)
+                worker.evaluation(lambda: {"perplexity": next(perplexities), "bleu": 0.5}, samples=500)
+                for x, y in worker.batches(DataLoader(data(48), batch_size=8, sampler=worker.sampler(48))):
+                    optimizer.zero_grad()
+                    ((model(x) - y) ** 2).mean().backward()
+                    worker.report(perplexity=40.0)
+                    optimizer.step()
+        events = (run / "events.log").read_text()
+        self.assertIn("epoch 1: test perplexity 20.5, bleu 0.5 on 500 samples", events)
+        self.assertIn("training ends early, after what is under way: 1 evaluation did not better it: the best is test perplexity 20.5", events)
+        self.assertNotIn("warning", events)
+        summary = json.loads((run / "summary.json").read_text())
+        self.assertEqual(summary["metric"], {"name": "perplexity", "better": "lower", "last": 30.0, "best": 20.5})
+        self.assertEqual(summary["evaluations"][0]["values"], {"bleu": 0.5, "perplexity": 20.5})
+        self.assertEqual((summary["test_loss"], summary["test_accuracy"]), (None, None))
+        curves = b"".join(path.read_bytes() for path in run.glob("events.out.tfevents.*"))
+        for tag in (b"train/perplexity", b"test/perplexity", b"test/bleu"):
+            self.assertIn(tag, curves)
+
+    def test_metric_that_is_never_reported_is_named(self):
+        run = self.folder / "never"
+        with self.cluster(overrides=["training.metric.name=bleu"], run_folder=run) as cluster:
+            with cluster.connect(log="nothing") as worker:
+                model = nn.Linear(4, 1)
+                optimizer = slackline.Optimizer(model, worker)
+                worker.evaluation(lambda: {"loss": 1, "f1": 0.5}, samples=500)
+                for x, y in worker.batches(DataLoader(data(48), batch_size=8, sampler=worker.sampler(48))):
+                    optimizer.zero_grad()
+                    ((model(x) - y) ** 2).mean().backward()
+                    optimizer.step()
+        warning = "warning: evaluations report loss, f1 and no bleu (training.metric), so the job's metric is unknown"
+        self.assertEqual((run / "events.log").read_text().count(warning), 1)
 
     def test_accuracy_that_is_not_measured_is_missing_and_not_zero(self):
         run = self.folder / "loss-alone"
@@ -147,7 +216,7 @@ class Habits(Base):
                     optimizer.step()
         events = (run / "events.log").read_text()
         self.assertIn("epoch 2: test loss 0.0310 on 500 samples", events)
-        self.assertEqual(events.count("training.early_stopping.metric: test_accuracy"), 1, events)
+        self.assertEqual(events.count("warning: evaluations report loss and no accuracy (training.metric), so training does not"), 1, events)
         self.assertNotIn("test accuracy", events)
         rows = list(csv.DictReader((run / "epochs.csv").read_text().splitlines()))
         self.assertEqual((rows[-1]["test_loss"], rows[-1]["test_accuracy"]), ("0.031", ""))

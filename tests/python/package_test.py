@@ -360,8 +360,8 @@ class Errors(Base):
                 next(iter(worker.sampler(48)))
             with self.assertRaisesRegex(ValueError, "found a data set of 40 samples; the job's has 48"):
                 worker.sampler(40)
-            with self.assertRaisesRegex(TypeError, "found perplexity; allowed is loss, accuracy"):
-                worker.report(perplexity=3)
+            with self.assertRaisesRegex(TypeError, "found perplexity of type str; allowed is a number"):
+                worker.report(perplexity="3")
             model = nn.Linear(4, 1)
             optimizer = slackline.Optimizer(model, worker)
             with self.assertRaisesRegex(slackline.FailedPreconditionError, "a step needs samples, and 0 were drawn"):

@@ -1,7 +1,10 @@
 // Reactions of the scheduler to the course of training: expelled workers, the staleness bound, divergence, early
 // stopping, and workers that wait for room on a disk.
 #include <algorithm>
+#include <limits>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -226,7 +229,7 @@ TEST(ControllerWatch, AnAccuracyThatWasNotMeasuredIsMissing) {
   FakeCluster cluster(job);
   cluster.Start();
   uint64_t range = cluster.Range("w-1");
-  const std::string warning = "warning: evaluations report no accuracy";
+  const std::string warning = "warning: evaluations report loss and no accuracy";
   for (const uint32_t epoch : {1, 2}) {
     ASSERT_TRUE(cluster.Next("w-1", range)->has_evaluate());
     ASSERT_TRUE(cluster.Evaluated("w-1", epoch, false, std::nullopt).ok());
@@ -249,6 +252,55 @@ TEST(ControllerWatch, AnAccuracyThatWasNotMeasuredIsMissing) {
     with_loss += report.test_loss.has_value();
   }
   EXPECT_EQ(with_loss, 2u);
+}
+
+TEST(ControllerWatch, FiguresOfAScriptReachWhoeverAsks) {
+  job::Job job = FakeCluster::SmallJob();
+  job.mutable_model()->set_kind(job::Model::EXTERNAL);
+  job.mutable_training()->set_epochs(4);
+  job.mutable_training()->set_evaluate_every_epochs(1);
+  job.mutable_training()->set_batch_size(100);
+  job.mutable_training()->mutable_metric()->set_name("perplexity");
+  job.mutable_training()->mutable_metric()->set_better(job::ComparedMetric::LOWER);
+  job.mutable_training()->mutable_early_stopping()->set_patience(1);
+  FakeCluster cluster(job);
+  cluster.Start();
+  const double kNoNumber = std::numeric_limits<double>::quiet_NaN();
+  uint64_t range = cluster.Range("w-1");
+  AddNamedValues({{"perplexity", 40}}, cluster.progress("w-1").mutable_values());
+  for (const auto& [epoch, perplexity] : {std::pair(1u, 20.5), std::pair(2u, 25.0)}) {
+    ASSERT_TRUE(cluster.Next("w-1", range)->has_evaluate());
+    ASSERT_TRUE(cluster
+                    .Evaluated("w-1", epoch, false, std::nullopt, std::nullopt, 0,
+                               {{"perplexity", perplexity}, {"Not a name", 1}, {"no_number", kNoNumber}})
+                    .ok());
+    EXPECT_TRUE(cluster.HasEvent(
+        absl::StrCat("epoch ", epoch, ": test perplexity ", perplexity, ", loss 0.0000 on 10 samples (worker w-1)")));
+    if (epoch == 1) range = cluster.Range("w-1");
+  }
+  EXPECT_TRUE(
+      cluster.HasEvent("training ends early, after what is under way: 1 evaluation did not better it: the best is test "
+                       "perplexity 20.5"));
+  for (const wire::JobMetric& metric :
+       {cluster.controller().GetStatus().metric(), cluster.controller().View().progress().metric(),
+        cluster.controller().Summary().metric}) {
+    EXPECT_EQ(metric.name(), "perplexity");
+    EXPECT_TRUE(metric.lower_is_better());
+    EXPECT_EQ(metric.last(), 25);
+    EXPECT_EQ(metric.best(), 20.5);
+  }
+  EXPECT_EQ(cluster.controller().Summary().evaluations[0].values, NamedValues({{"perplexity", 20.5}}));
+  const wire::JobStatus view = cluster.controller().View();
+  EXPECT_THAT(view.curve().metric(), testing::ElementsAre(20.5, 25));
+  EXPECT_EQ(NamedValuesIn(view.progress().test_values()), NamedValues({{"perplexity", 25}}));
+  std::vector<NamedValues> tested;
+  NamedValues trained;
+  for (const Report& report : cluster.controller().TakeReports()) {
+    if (!report.test_values.empty()) tested.push_back(report.test_values);
+    if (!report.train_values.empty()) trained = report.train_values;
+  }
+  EXPECT_THAT(tested, testing::ElementsAre(NamedValues({{"perplexity", 20.5}}), NamedValues({{"perplexity", 25}})));
+  EXPECT_EQ(trained, NamedValues({{"perplexity", 40}}));
 }
 
 class ControllerRoom : public testing::Test {

@@ -11,7 +11,7 @@
 #include <gtest/gtest.h>
 #include "common/clock.h"
 #include "common/job/job_file.h"
-#include "common/metrics/test_accuracy.h"
+#include "common/metrics/measured.h"
 #include "scheduler/control/controller.h"
 
 namespace slackline::scheduler {
@@ -270,7 +270,8 @@ class FakeCluster {
     return reply.ok() ? reply->range().range() : 0;
   }
   absl::Status Evaluated(const std::string& name, uint32_t epoch, bool final, std::optional<double> accuracy = 0.9,
-                         std::optional<double> map_50 = std::nullopt, uint64_t at_samples = 0) {
+                         std::optional<double> map_50 = std::nullopt, uint64_t at_samples = 0,
+                         const NamedValues& values = {}) {
     wire::EvaluationReport report;
     report.set_job(kJob);
     report.set_worker(members_.at(name).id);
@@ -281,6 +282,7 @@ class FakeCluster {
     report.set_samples(10);
     SetTestAccuracy(accuracy, report);
     if (map_50) report.set_map_50(*map_50);
+    AddNamedValues(values, report.mutable_values());
     for (const uint64_t count : {5, 0, 1, 4}) report.add_confusion(count);
     return controller_.ReportEvaluation(report);
   }

@@ -1,6 +1,7 @@
 #include "scheduler/watch/progress.h"
 
 #include <cmath>
+#include <string>
 
 #include <gtest/gtest.h>
 
@@ -37,6 +38,39 @@ TEST(Progress, MeansCoverWhatWasTrainedSinceTheReportBefore) {
   progress.Heard(kFirst, Totals(2, 200, 250, 150), true, At(1));
   EXPECT_DOUBLE_EQ(*progress.Report().loss, 0.5);
   EXPECT_DOUBLE_EQ(*progress.latest().accuracy, 1.0);
+}
+
+wire::WorkerProgress WithPerplexity(wire::WorkerProgress progress, double value) {
+  progress.clear_values();
+  AddNamedValues({{"perplexity", value}}, progress.mutable_values());
+  return progress;
+}
+
+TEST(Progress, FiguresOfScriptsAreTheMeanOfWhatLiveWorkersReportedLast) {
+  Progress progress;
+  EXPECT_TRUE(progress.Report().values.empty());
+  progress.Heard(kFirst, WithPerplexity(Totals(1, 100), 20), true, At(0));
+  progress.Heard(kSecond, WithPerplexity(Totals(1, 100), 30), true, At(0));
+  EXPECT_EQ(progress.Report().values, NamedValues({{"perplexity", 25}}));
+  progress.Left(kSecond);
+  EXPECT_EQ(progress.Report().values, NamedValues({{"perplexity", 20}}));
+  Progress again;
+  again.Restore(SavedBy(progress));
+  EXPECT_EQ(again.latest().values, NamedValues({{"perplexity", 20}}));
+}
+
+TEST(Progress, WhatIsNoFigureOfAScriptIsNotCounted) {
+  wire::WorkerProgress reported = Totals(1, 100);
+  AddNamedValues({{"../up", 1}, {"nan", NAN}, {std::string(65, 'a'), 1}, {"f1", 0.5}}, reported.mutable_values());
+  for (size_t i = 0; i < 2 * kMetricNamesMax; ++i) {
+    AddNamedValues({{"more_" + std::to_string(i), 1}}, reported.mutable_values());
+  }
+  Progress progress;
+  progress.Heard(kFirst, reported, true, At(0));
+  const NamedValues values = progress.Report().values;
+  EXPECT_EQ(values.size(), kMetricNamesMax);
+  EXPECT_TRUE(values.contains("f1"));
+  EXPECT_FALSE(values.contains("../up") || values.contains("nan"));
 }
 
 TEST(Progress, AccuracyIsOfTheSamplesThatWereJudged) {

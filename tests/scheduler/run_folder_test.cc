@@ -312,6 +312,22 @@ TEST_F(RunFolderTest, CurvesThatFailedCountAsBrokenUntilLaterPointsAreWritten) {
   EXPECT_TRUE((*run)->Flush().ok());
 }
 
+TEST_F(RunFolderTest, FiguresOfAScriptAreCurves) {
+  auto run = RunFolder::Create(Path(), job::Job(), wall_);
+  ASSERT_TRUE(run.ok()) << run.status();
+  Report report;
+  report.train_values = {{"perplexity", 25.5}};
+  report.test_values = {{"bleu", 0.25}};
+  ASSERT_TRUE((*run)->Write(report, wall_).ok());
+  run->reset();
+  for (const auto& file : std::filesystem::directory_iterator(Path())) {
+    if (file.path().filename().string().find("tfevents") == std::string::npos) continue;
+    EXPECT_THAT(Read(file.path()), testing::AllOf(HasSubstr("train/perplexity"), HasSubstr("test/bleu")));
+    return;
+  }
+  FAIL() << "no event file";
+}
+
 TEST_F(RunFolderTest, NoCurvesWhereTheJobWantsNone) {
   job::Job job;
   job.mutable_output()->set_tensorboard(false);

@@ -25,9 +25,13 @@ TEST(RunSummary, LastEvaluationIsNotAlwaysTheBest) {
   EXPECT_EQ(json.at("test_accuracy"), 0.625);
   EXPECT_EQ(json.at("test_loss"), 1.25);
   EXPECT_EQ(json.at("best_test_accuracy"), 0.75);
-  EXPECT_EQ(
-      json.at("evaluations")[1],
-      Json({{"epoch", 2}, {"time_s", 5}, {"samples", 200}, {"samples_applied", 190}, {"accuracy", 0.75}, {"loss", 1}}));
+  EXPECT_EQ(json.at("evaluations")[1], Json({{"epoch", 2},
+                                             {"time_s", 5},
+                                             {"samples", 200},
+                                             {"samples_applied", 190},
+                                             {"accuracy", 0.75},
+                                             {"loss", 1},
+                                             {"values", Json::object()}}));
 }
 
 TEST(RunSummary, RatesAndMeansAreOfTheWholeRun) {
@@ -107,6 +111,18 @@ TEST(RunSummary, AnAccuracyThatWasNotMeasuredIsNull) {
   json = Json::parse(ToJson(summary));
   EXPECT_TRUE(json.at("test_accuracy").is_null());
   EXPECT_EQ(json.at("best_test_accuracy"), 0.25);
+}
+
+TEST(RunSummary, FiguresOfAScriptHaveTheirNames) {
+  RunSummary summary;
+  summary.evaluations.push_back({.epoch = 1, .loss = std::nullopt, .values = {{"f1", 0.5}, {"perplexity", 20.5}}});
+  summary.metric.set_name("perplexity");
+  summary.metric.set_lower_is_better(true);
+  summary.metric.set_last(20.5);
+  const Json json = Json::parse(ToJson(summary));
+  EXPECT_EQ(json.at("evaluations")[0].at("values"), Json({{"f1", 0.5}, {"perplexity", 20.5}}));
+  EXPECT_TRUE(json.at("test_loss").is_null());
+  EXPECT_EQ(json.at("metric"), Json({{"name", "perplexity"}, {"better", "lower"}, {"last", 20.5}, {"best", nullptr}}));
 }
 
 TEST(RunSummary, NamesThatAreNoUtf8AreWrittenNevertheless) {

@@ -10,6 +10,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
+#include "absl/strings/str_cat.h"
 #include "common/version_text.h"
 #include "scheduler/service/scheduler_metrics.h"
 
@@ -128,6 +129,24 @@ TEST(SchedulerMetricsTest, AWorkerThatIsGoneHasNoClock) {
   view.clocks = {{"w-1", 6}};
   series.Publish(view);
   EXPECT_THAT(metrics.Text(), HasSubstr("slackline_scheduler_worker_clock_steps{worker=\"w-1\"} 6"));
+}
+
+TEST(SchedulerMetricsTest, FiguresOfAScriptHaveSeriesByName) {
+  Metrics metrics;
+  SchedulerMetrics series(metrics);
+  EXPECT_THAT(metrics.Text(), Not(HasSubstr("test_metric")));
+  Report report;
+  report.train_values = {{"perplexity", 25.5}};
+  report.test_values = {{"perplexity", 20.5}};
+  series.Publish(report);
+  EXPECT_THAT(metrics.Text(), HasSubstr("slackline_scheduler_train_metric{name=\"perplexity\"} 25.5"));
+  EXPECT_THAT(metrics.Text(), HasSubstr("slackline_scheduler_test_metric{name=\"perplexity\"} 20.5"));
+  for (size_t i = 0; i < 2 * kMetricNamesMax; ++i) {
+    report.test_values = {{absl::StrCat("at_", i), 1}};
+    series.Publish(report);
+  }
+  EXPECT_THAT(metrics.Text(), HasSubstr("at_30"));
+  EXPECT_THAT(metrics.Text(), Not(HasSubstr("at_31")));
 }
 
 TEST(SchedulerMetricsTest, AJobWithoutAccuraciesHasNoSeriesOfThem) {

@@ -103,6 +103,25 @@ TEST(ProgressBoard, FiguresReachTheReportAndTheSeries) {
   }
 }
 
+TEST(ProgressBoard, FiguresOfAScriptAreReportedUntilTheyChange) {
+  ProgressBoard board;
+  board.SetValues({{"perplexity", 25.5}});
+  board.Reset(absl::UnixEpoch());
+  const wire::WorkerProgress sent = ToWire(Membership(), board.Take(absl::UnixEpoch()));
+  ASSERT_EQ(sent.values_size(), 1);
+  EXPECT_EQ(sent.values(0).name(), "perplexity");
+  EXPECT_EQ(sent.values(0).value(), 25.5);
+}
+
+TEST(EvaluationReport, FiguresOfAScriptAreSent) {
+  EvaluationResult result;
+  result.loss = std::nullopt;
+  result.metrics.values = {{"bleu", 0.25}};
+  const wire::EvaluationReport report = ToWire(result);
+  EXPECT_TRUE(report.without_loss());
+  EXPECT_EQ(NamedValuesIn(report.values()), NamedValues({{"bleu", 0.25}}));
+}
+
 TEST(EvaluationReport, AnAccuracyThatWasNotMeasuredIsNeitherSentNorServed) {
   slackline::Metrics metrics;
   TrainerMetrics series(metrics);

@@ -48,7 +48,9 @@ std::variant<uint64_t, double> ValueOf(const Figure& figure, const StepFacts& st
 
 void ProgressBoard::Reset(absl::Time now) {
   absl::MutexLock lock(&mutex_);
+  NamedValues values = std::move(progress_.values);
   progress_ = {};
+  progress_.values = std::move(values);
   moved_ = alive_ = now;
 }
 
@@ -86,6 +88,11 @@ void ProgressBoard::SetWaiting(bool waiting) {
 void ProgressBoard::SetWaitsFor(std::string what) {
   absl::MutexLock lock(&mutex_);
   progress_.waits_for = std::move(what);
+}
+
+void ProgressBoard::SetValues(NamedValues values) {
+  absl::MutexLock lock(&mutex_);
+  progress_.values = std::move(values);
 }
 
 absl::Duration ProgressBoard::Median() const {

@@ -12,6 +12,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "common/ids.h"
+#include "common/metrics/measured.h"
 #include "worker/base/step_report.h"
 
 namespace slackline::worker {
@@ -78,6 +79,7 @@ struct Progress {
   absl::Duration step_median;
   bool waiting = false;
   std::string waits_for;
+  NamedValues values;  // last figures that the worker's script reported under names of its own
 };
 
 // Thread-safety: safe; the lock is held for a few instructions.
@@ -96,6 +98,8 @@ class ProgressBoard {
   void SetWaiting(bool waiting) ABSL_LOCKS_EXCLUDED(mutex_);
   // Sets the text that tells people what else the trainer waits for; empty: nothing.
   void SetWaitsFor(std::string what) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Sets the figures that the worker's script reports. They stay after Reset().
+  void SetValues(NamedValues values) ABSL_LOCKS_EXCLUDED(mutex_);
   Progress Take(absl::Time now) ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:

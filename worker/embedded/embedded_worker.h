@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -168,6 +169,8 @@ class EmbeddedWorker {
 
   // Reports that the caller makes progress on something other than a step.
   void Alive() { parts_.link.progress().Alive(parts_.time.Now()); }
+  // Sets figures of training, by names of the caller's. They are reported until the next call.
+  void SetValues(NamedValues values) { parts_.link.progress().SetValues(std::move(values)); }
   // Reports that the caller begins or ends work that may take any time, such as an evaluation. Its silence is then no
   // stall.
   void SetBusyElsewhere(bool busy) { parts_.link.progress().SetWaiting(busy); }

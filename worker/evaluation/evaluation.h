@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "common/metrics/measured.h"
 #include "worker/evaluation/average_precision.h"
 
 namespace slackline::worker {
@@ -34,6 +35,8 @@ struct Metrics {
   uint64_t samples = 0;
   // Absent if the evaluation of a script measured none.
   std::optional<double> accuracy = std::nullopt;
+  // Figures of a script under names of its own.
+  NamedValues values = {};
   std::vector<ClassMetrics> classes = {};
   // Macro: the plain mean over the classes that occur, as label or as prediction.
   double precision_macro = 0;
@@ -67,7 +70,8 @@ struct EvaluationWork {
 // Result of an evaluation, with its task and the files that were written, relative to the run folder.
 struct EvaluationResult {
   EvaluationWork work;
-  double loss = 0;     // mean over the samples
+  // Mean over the samples; absent if the evaluation of a script measured none.
+  std::optional<double> loss = 0;
   double seconds = 0;  // time that the evaluation took
   Metrics metrics;
   std::vector<std::string> class_names;  // names in the order of labels

@@ -70,7 +70,7 @@ std::string ToJson(const EvaluationResult& result) {
   }
   Json report = {{"epoch", result.work.epoch},
                  {"samples", metrics.samples},
-                 {"loss", metrics.objects ? Json() : Json(result.loss)},
+                 {"loss", metrics.objects ? Json() : Json(result.loss.value_or(0))},
                  {"accuracy", metrics.accuracy ? Json(*metrics.accuracy) : nullptr},
                  {"top5_accuracy", metrics.top5_accuracy ? Json(*metrics.top5_accuracy) : nullptr},
                  {"precision_macro", metrics.precision_macro},

@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
 #include "common/host_name.h"
-#include "common/metrics/test_accuracy.h"
+#include "common/metrics/measured.h"
 #include "common/power/machine.h"
 #include "common/protocol_version.h"
 #include "google/protobuf/descriptor.h"
@@ -70,6 +70,7 @@ wire::WorkerProgress ToWire(const Membership& life, const Progress& progress) {
   out.set_waiting(progress.waiting);
   out.set_waits_for(progress.waits_for);
   if (total.learning_rate) out.set_learning_rate(*total.learning_rate);
+  AddNamedValues(progress.values, out.mutable_values());
   return out;
 }
 
@@ -144,8 +145,9 @@ wire::EvaluationReport ToWire(const EvaluationResult& result) {
   report.set_final(result.work.final);
   report.set_at_samples(result.work.at_samples);
   report.set_samples(metrics.samples);
-  report.set_loss(result.loss);
+  SetTestLoss(result.loss, report);
   SetTestAccuracy(metrics.accuracy, report);
+  AddNamedValues(metrics.values, report.mutable_values());
   for (size_t i = 0; i < metrics.classes.size(); ++i) {
     wire::ClassReport& out = *report.add_classes();
     out.set_name(result.class_names[i]);

@@ -381,7 +381,7 @@ absl::Status Trainer::Evaluate(const EvaluationWork& work) {
               ", at an overlap of 0.5 ", result->metrics.objects->boxes.map_50);
   } else {
     log::Info(work.final ? "final " : "", "evaluation after epoch ", work.epoch, ": test accuracy ",
-              *result->metrics.accuracy, ", loss ", result->loss);
+              *result->metrics.accuracy, ", loss ", result->loss.value_or(0));
   }
   if (work.final) {
     const absl::Status written = WriteResults(model, *result);

@@ -13,6 +13,7 @@ learning rate, schedule, weight decay, checkpoints (save_strategy), and the eval
 
 from __future__ import annotations
 
+import re
 from typing import Any, Mapping, Optional, Sized, cast
 
 import torch
@@ -25,6 +26,8 @@ from ._adapter import Passes, TorchOptimizer, check_steps
 
 # The job says when it is over.
 _STEPS_MAX = 2**31 - 1
+# Figures that the trainer adds to those of an evaluation.
+_SPEED = ("eval_runtime", "eval_samples_per_second", "eval_steps_per_second", "eval_model_preparation_time")
 
 
 class _EndWithTheJob(TrainerCallback):
@@ -49,8 +52,9 @@ class SlacklineTrainer(Trainer):
     It computes on the device that TrainingArguments finds, and on one GPU where there are several: start a script for each
     (`slackline launch --per-node`).
 
-    The trainer measures its eval_dataset when the scheduler asks for an evaluation. `loss` is eval_loss. `accuracy` is what
-    compute_metrics returns under that name; without it, the job has no accuracy.
+    The trainer measures its eval_dataset when the scheduler asks for an evaluation. `loss` is eval_loss. The numbers that
+    compute_metrics returns come under their names, as Worker.evaluation() takes them, in lower case and with _ for other signs.
+    Without an `accuracy` among them, the job has none.
 
     Args:
         *args: Arguments of transformers.Trainer.
@@ -124,7 +128,8 @@ class SlacklineTrainer(Trainer):
 
     def _measure(self) -> Optional[Mapping[str, float]]:
         figures = self.evaluate()
-        measured = {"loss": figures["eval_loss"]}
-        if "eval_accuracy" in figures:
-            measured["accuracy"] = figures["eval_accuracy"]
+        measured = {}
+        for name, value in figures.items():
+            if name.startswith("eval_") and name not in _SPEED and isinstance(value, (int, float)):
+                measured[re.sub("[^a-z0-9_]", "_", name[len("eval_") :].lower())] = value
         return measured

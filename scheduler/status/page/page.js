@@ -93,19 +93,32 @@ function showAlerts() {
 // Of a job that finds objects: what its evaluations measure is no accuracy.
 const measuresMap = () => status.progress.test_metric === 'map';
 
+// The job's metric, if its script measures another one than accuracies.
+const ownMetric = () => {
+  const metric = status.progress.metric;
+  return metric && metric.name !== 'accuracy' ? metric : null;
+};
+const plainText = (value) => String(Number(value.toPrecision(5)));
+
 function showProgress() {
   const progress = status.progress;
   const fraction = progress.samples_total > 0 ? Math.min(1, progress.samples_done / progress.samples_total) : 0;
   byId('bar-done').style.width = (100 * fraction).toFixed(2) + '%';
   byId('bar').setAttribute('aria-valuenow', Math.round(100 * fraction));
-  const slack = status.asynchrony;
+  const slack = status.asynchrony, own = ownMetric();
+  const showsAccuracy = progress.test_accuracy !== null || (!own && progress.test_loss === null);
   const figures = [
     ['Epoch', progress.epoch + ' of ' + progress.epochs],
     ['Done', percent(fraction, 0)],
     ['Samples/s', count(progress.samples_per_second)],
     ['Loss', progress.loss === null ? '-' : lossText(progress.loss)],
-    ...(measuresMap() ? [] : [['Train accuracy', percent(progress.train_accuracy)]]),
-    [measuresMap() ? 'Test mAP' : 'Test accuracy', percent(progress.test_accuracy)],
+    ...(measuresMap() || (own && progress.train_accuracy === null) ? [] : [['Train accuracy', percent(progress.train_accuracy)]]),
+    ...(showsAccuracy ? [[measuresMap() ? 'Test mAP' : 'Test accuracy', percent(progress.test_accuracy)]]
+      : own ? [] : [['Test loss', lossText(progress.test_loss)]]),
+    ...(own ? [['Test ' + own.name, own.last === null ? '-' : plainText(own.last)],
+      ['Best ' + own.name, own.best === null ? '-' : plainText(own.best)]] : []),
+    ...(progress.train_values || []).map((one) => ['Train ' + one.name, plainText(one.value)]),
+    ...(progress.test_values || []).filter((one) => !own || one.name !== own.name).map((one) => ['Test ' + one.name, plainText(one.value)]),
     ['Slack', count(slack.slack) + (slack.slack_bound === null ? '' : ' of ' + slack.slack_bound)],
     ['Staleness', slack.staleness_mean.toFixed(2)],
     ['Time', duration(progress.elapsed_s)],
@@ -129,8 +142,12 @@ function showProgress() {
 function showCurves() {
   const curve = status.curve;
   drawLines(byId('loss-chart'), [{name: 'training loss', tone: 'blue', times: curve.time_s, values: curve.loss}], {format: lossText, tick: (value) => String(Number(value.toPrecision(3))), log: logLoss});
-  setText(byId('accuracy-title'), measuresMap() ? 'Mean average precision' : 'Accuracy');
-  drawLines(byId('accuracy-chart'), [
+  const own = ownMetric();
+  setText(byId('accuracy-title'), own ? 'Test ' + own.name : measuresMap() ? 'Mean average precision' : 'Accuracy');
+  if (own) drawLines(byId('accuracy-chart'), [
+    {name: own.name, tone: 'green good', dashed: true, dots: curve.metric.length < 60, times: curve.metric_time_s, values: curve.metric},
+  ], {format: plainText, tick: (value) => String(Number(value.toPrecision(3)))});
+  else drawLines(byId('accuracy-chart'), [
     ...(measuresMap() ? [] : [{name: 'training', tone: 'blue', times: curve.time_s, values: curve.train_accuracy}]),
     {name: 'test', tone: 'green good', dashed: true, dots: curve.test_time_s.length < 60, times: curve.test_time_s, values: curve.test_accuracy},
   ], {format: (value) => percent(value, value >= 0.995 && value < 0.99995 ? 1 : 0), top: 1});
