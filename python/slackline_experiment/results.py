@@ -67,6 +67,14 @@ class Results:
         measured = sorted({one.data.metric for one in self.results if one.counts} or {"accuracy"})
         return text.replace("accuracy", " or ".join(measured))
 
+    def own_metric(self) -> str:
+        """The name of what these runs compare evaluations by, if it is not the accuracy; else empty."""
+        return " or ".join(sorted({one.data.own_metric for one in self.results if one.state == "done" and one.data.own_metric}))
+
+    def of_curves(self, text: str) -> str:
+        """A text that speaks of the accuracy, with the name of what curves show in its place."""
+        return text.replace("accuracy", self.own_metric()) if self.own_metric() else self.named(text)
+
     def has(self, figure: str) -> bool:
         return any(figure in one.figures for one in self.results)
 

@@ -38,6 +38,8 @@ class Evaluation:
     samples_applied: Optional[float] = None
     # Samples applied over those of an epoch.
     epochs: Optional[float] = None
+    # The job's metric, if it is not the accuracy.
+    own: Optional[float] = None
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,8 @@ class RunData:
     mode: str = ""
     # What evaluations measured, as people read it.
     metric: str = "accuracy"
+    # Name of the job's metric (training.metric), if it is not the accuracy; curves are drawn of it then.
+    own_metric: Optional[str] = None
     # By the names of the columns of results.csv.
     figures: dict[str, float] = field(default_factory=dict)
     # (staleness, answers)
@@ -75,8 +79,9 @@ class RunData:
     reports: list[dict[str, Optional[float]]] = field(default_factory=list)
 
     def accuracies(self, place: Callable[[Evaluation], float]) -> list[tuple[float, float]]:
-        """The place and the accuracy of each evaluation that has one."""
-        return [(place(one), one.accuracy) for one in self.evaluations if one.accuracy is not None]
+        """The place of each evaluation that has one, and its accuracy or the job's own metric."""
+        found = [(place(one), one.own if self.own_metric else one.accuracy) for one in self.evaluations]
+        return [(at, value) for at, value in found if value is not None]
 
     def losses(self) -> list[tuple[float, float]]:
         """Seconds, and the training loss, of each report that has one."""
@@ -185,6 +190,11 @@ def _read_summary(path: Path, data: RunData) -> None:
     data.state, data.reason, data.mode = (summary.text(key) for key in ("state", "reason", "mode"))
     if summary.text("test_metric") == "map":
         data.metric = "mAP"
+    metric = summary.below("metric")
+    if metric.text("name") not in ("", "accuracy"):
+        data.own_metric = metric.text("name")
+        _keep(data, "metric", metric.number("last"))
+        _keep(data, "best_metric", metric.number("best"))
     for name in SUMMARY_NUMBERS:
         _keep(data, name, summary.number(name))
     staleness = summary.below("staleness")
@@ -196,15 +206,16 @@ def _read_summary(path: Path, data: RunData) -> None:
         _keep(data, column, energy.number(name))
     epoch_samples = summary.number("epoch_samples")
     # Those that took time end after others that began later.
-    data.evaluations = sorted((_evaluation(one, epoch_samples) for one in summary.objects("evaluations")),
+    data.evaluations = sorted((_evaluation(one, epoch_samples, data.own_metric) for one in summary.objects("evaluations")),
                               key=lambda one: one.time_s)
     _read_workers(summary.objects("worker_list"), data)
 
 
-def _evaluation(one: _Object, epoch_samples: Optional[float]) -> Evaluation:
+def _evaluation(one: _Object, epoch_samples: Optional[float], own_metric: Optional[str]) -> Evaluation:
     applied = one.number("samples_applied")
+    own = one.number("loss") if own_metric == "loss" else one.below("values").number(own_metric or "")
     return Evaluation(one.needed("epoch"), one.needed("time_s"), one.number("samples"), one.number("accuracy"), applied,
-                      applied / epoch_samples if applied is not None and epoch_samples else None)
+                      applied / epoch_samples if applied is not None and epoch_samples else None, own)
 
 
 def _read_workers(workers: Sequence[_Object], data: RunData) -> None:

@@ -131,7 +131,10 @@ class Runner:
         progress.finished.append((child.run, child.wall_s))
         data = run_folder.read(self._store.run_folder(child.run))
         accuracy = data.figures.get("test_accuracy")
-        progress.ended(child.run, child.wall_s, "done" if accuracy is None else f"test {data.metric} {100 * accuracy:.2f} %")
+        told = "done" if accuracy is None else f"test {data.metric} {100 * accuracy:.2f} %"
+        if "metric" in data.figures:
+            told = f"test {data.own_metric} {data.figures['metric']:.6g}"
+        progress.ended(child.run, child.wall_s, told)
 
     def _failure(self, child: Child) -> str:
         """Empty for a run that ended well."""

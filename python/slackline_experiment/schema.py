@@ -71,6 +71,8 @@ RESULTS: tuple[Column, ...] = (
     Column("samples_applied", "whole number", "samples", "samples of pushes that are in the weights", "samples applied"),
     Column("epochs_to_target", "number", "epochs", "samples applied at that evaluation, over those of an epoch",
            "epochs to target accuracy"),
+    Column("metric", "number", "", "the job's metric (training.metric) at the end; empty if that is the accuracy", "the job's metric"),
+    Column("best_metric", "number", "", "the best evaluation by it", "the job's metric, best"),
 )
 
 # metrics.csv of a run folder, after the columns that name the run.
@@ -130,6 +132,7 @@ EVALUATIONS: tuple[Column, ...] = (
     Column("samples_applied", "number", "samples", "of those, the samples that are in the weights"),
     Column("epochs", "number", "epochs", "samples applied, over those of an epoch"),
     Column("test_accuracy", "number", "", "0 to 1"),
+    Column("metric", "number", "", "the job's metric (training.metric); empty if that is the accuracy"),
 )
 
 # What a cell has more than another one, over the repeats that both have.
@@ -148,7 +151,7 @@ FIGURES = tuple(column for column in RESULTS if column.label)
 SHARES = ("test_accuracy", "best_test_accuracy", "wait_fraction", "precision_macro", "recall_macro", "f1_macro", "top5_accuracy",
           "f1_weighted")
 # What results.md and the page show of each cell, where any run has it.
-SHOWN = ("test_accuracy", "best_test_accuracy", "time_s", "time_to_target_s", "samples_per_second", "staleness_mean",
+SHOWN = ("metric", "best_metric", "test_accuracy", "best_test_accuracy", "time_s", "time_to_target_s", "samples_per_second", "staleness_mean",
          "wait_fraction", "joules", "edp", "deaths")
 
 # What they show of each fold.

@@ -81,7 +81,7 @@ def evaluation_rows(results: Results) -> Iterable[list[str]]:
             for evaluation in one.data.evaluations:
                 yield [one.cell.id, *axis_values(one.cell, results), str(one.repeat),
                        *map(number_text, (evaluation.time_s, evaluation.samples, evaluation.samples_applied,
-                                          evaluation.epochs, evaluation.accuracy))]
+                                          evaluation.epochs, evaluation.accuracy, evaluation.own))]
 
 
 def difference_row(one: Difference) -> list[str]:

@@ -357,6 +357,24 @@ class Figures(unittest.TestCase):
             x, mean, _ = curve([data, older, self.run_with((1, 1, 9, 0.5), (2, 2, 9, None))])
             self.assertEqual((list(x), list(mean)), ([1], [0.5]))
 
+    def test_curves_are_of_the_jobs_own_metric(self):
+        with tempfile.TemporaryDirectory() as folder:
+            evaluations = [{"epoch": at, "time_s": at, "samples": 60, "accuracy": None, "loss": 1, "values": {"perplexity": 20 / at}}
+                           for at in (1, 2)]
+            summary = {"metric": {"name": "perplexity", "better": "lower", "last": 10, "best": 9}, "evaluations": evaluations}
+            (pathlib.Path(folder) / "summary.json").write_text(json.dumps(summary))
+            data = run_folder.read(pathlib.Path(folder))
+            self.assertEqual((data.figures["metric"], data.figures["best_metric"]), (10, 9))
+            self.assertEqual(list(curves.over_time([data])[1]), [20, 10])
+            summary["metric"]["name"] = "loss"
+            (pathlib.Path(folder) / "summary.json").write_text(json.dumps(summary))
+            self.assertEqual(list(curves.over_time([run_folder.read(pathlib.Path(folder))])[1]), [1, 1])
+            summary["metric"]["name"] = "accuracy"
+            (pathlib.Path(folder) / "summary.json").write_text(json.dumps(summary))
+            data = run_folder.read(pathlib.Path(folder))
+            self.assertIsNone(data.own_metric)
+            self.assertIsNone(curves.over_time([data]))
+
     def test_interval_is_students(self):
         self.assertEqual(differences.t_95(4), 2.776)
         self.assertAlmostEqual(differences.t_95(31), 2.0395, 3)

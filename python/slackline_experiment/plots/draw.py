@@ -58,7 +58,8 @@ def draw_all(results: Results, folder: Path) -> Drawing:
 def title_of(spec: PlotSpec, results: Results) -> str:
     column = schema.figure(spec.y)
     if spec.title or column is None:
-        return spec.title or results.named(TITLES[spec.kind])
+        named = results.of_curves if spec.kind in ("accuracy-epochs", "accuracy-time") else results.named
+        return spec.title or named(TITLES[spec.kind])
     along = f" against {style.axis_title(spec.x).split(' (')[0]}" if spec.x else ""
     label = results.named(column.label)
     return f"{label[0].upper()}{label[1:]}{along}"
@@ -151,10 +152,10 @@ def _curve(spec: PlotSpec, results: Results) -> Callable:
     def draw(axes: Axes, panel: object) -> dict:
         handles = curves.draw_panel(axes, panel, results, curve)
         axes.set_xlabel(x)
-        axes.set_ylabel(results.named(y))
+        axes.set_ylabel(results.of_curves(y))
         if spec.kind == "staleness":
             curves.finish_staleness(axes)
-        elif spec.kind != "loss-time":
+        elif spec.kind != "loss-time" and not results.own_metric():
             curves.finish_accuracy(axes, results.experiment.target_accuracy)
         if spec.kind == "accuracy-epochs":
             style.whole_numbers(axes)
@@ -177,7 +178,7 @@ def _caption(spec: PlotSpec, results: Results, layout: Layout) -> str:
     experiment = results.experiment
     along_names = any(axis.key == spec.x and not axis.numeric for axis in results.axes)
     parts = [BARS if along_names else BAND] if experiment.repeats > 1 else ["One run each."]
-    if spec.kind.startswith("accuracy") and experiment.target_accuracy is not None:
+    if spec.kind.startswith("accuracy") and experiment.target_accuracy is not None and not results.own_metric():
         parts.append(f"The dotted line is the target, {experiment.target_accuracy:.1%}.")
     if spec.kind.startswith(("accuracy", "loss")) and experiment.repeats > 1:
         parts.append("A curve ends where the first of its runs ends.")
