@@ -6,7 +6,6 @@ import math
 import os
 import sys
 import time
-import warnings
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, Mapping, Optional, Sequence, TypeVar, Union
@@ -17,6 +16,7 @@ import torch.utils.data
 from . import _core
 from ._ending import describe, heed_sigterm, leave_at_exit
 from ._errors import FailedPreconditionError
+from ._figures import checked, measured
 from ._launched import Launched
 
 if TYPE_CHECKING:
@@ -25,11 +25,6 @@ if TYPE_CHECKING:
 
 Item = TypeVar("Item")
 Evaluate = Callable[[], Optional[Mapping[str, float]]]
-
-# Loss, accuracy, and other figures by name.
-_Figures = tuple[Optional[float], Optional[float], dict[str, float]]
-
-_ALLOWED = 'a mapping such as {"loss": mean over samples, "accuracy": share from 0 to 1, "perplexity": number}'
 
 
 def connect(
@@ -337,7 +332,7 @@ class Worker:
             ValueError: The accuracy is not from 0 to 1, another figure is not finite, or a name is not allowed. A loss that is
                 not finite is refused by step().
         """
-        loss, accuracy, values = _checked(figures)
+        loss, accuracy, values = checked(figures)
         names = {**self._values, **values}
         if values:
             _core.check_names(list(names))
@@ -548,7 +543,7 @@ class Worker:
             finally:
                 model.train(training)
                 self._job.set_busy_elsewhere(False)
-        loss, accuracy, values = _figures(result)
+        loss, accuracy, values = measured(result)
         count = self._test_samples if result is not None else 0
         self._job.evaluated(count, loss, accuracy, values, time.monotonic() - began)
 
@@ -586,41 +581,3 @@ class Sampler(torch.utils.data.Sampler[int]):
                 yield index
             if worker._samples is not samples or worker._stepped < len(samples):
                 return
-
-
-def _figures(result: Any) -> _Figures:
-    """What an evaluation has returned, looked at."""
-    if result is None:
-        return None, None, {}
-    what = "the function of worker.evaluation() returned"
-    if not isinstance(result, Mapping):
-        raise TypeError(f"{what} {type(result).__name__}; allowed is {_ALLOWED}, or None")
-    try:
-        figures = _checked(result)
-        _core.check_names(list(figures[2]))
-    except (TypeError, ValueError) as error:
-        raise type(error)(f"{what} {str(error).removeprefix('found ')}") from None
-    if not result:
-        warnings.warn(f"{what} an empty mapping; allowed is {_ALLOWED}, or None", stacklevel=2)
-    return figures
-
-
-def _checked(figures: Mapping[Any, Any]) -> _Figures:
-    """Loss, accuracy and the others; their names are not looked at."""
-    values = {}
-    for name, value in figures.items():
-        if not isinstance(name, str):
-            raise TypeError(f"found a name of type {type(name).__name__}; allowed is text")
-        try:
-            if isinstance(value, (str, bytes)):  # float() takes "3"
-                raise TypeError
-            values[name] = float(value)
-        except (TypeError, ValueError):
-            raise TypeError(f"found {name} of type {type(value).__name__}; allowed is a number") from None
-    loss, accuracy = values.pop("loss", None), values.pop("accuracy", None)
-    if accuracy is not None and not 0 <= accuracy <= 1:
-        raise ValueError(f"found accuracy={accuracy}; allowed is 0 to 1")
-    for name, value in values.items():
-        if not math.isfinite(value):
-            raise ValueError(f"found {name}={value}; allowed is a finite number")
-    return loss, accuracy, values
