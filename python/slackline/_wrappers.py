@@ -40,7 +40,8 @@ def reduces_gradients(model: nn.Module) -> bool:
             if processes > 1:
                 raise ValueError(
                     f"found a DistributedDataParallel over {processes} processes; allowed is one: workers take their steps "
-                    "independently, and the servers add up their gradients. Give the optimizer the module that is wrapped"
+                    "independently, and the servers add up their gradients. Give the optimizer the module that is wrapped, and "
+                    "connect(node_group=...) to add up gradients inside a node"
                 )
     return found
 

@@ -242,6 +242,7 @@ wire::JobStatus MakePage(const RunningJob& job) {
   out.set_run_folder(job.config.run_folder);
   out.set_report_every_ms(job.config.job.output().report_every_ms());
   ViewProgress(job, now, *out.mutable_progress());
+  job.evaluations.FillCurve(kCurvePointsMax, *out.mutable_curve());
   ViewAsynchrony(job, *out.mutable_asynchrony());
   ViewWorkers(job, now, out);
   ViewServers(job, now, out);

@@ -125,7 +125,7 @@ class Habits(Base):
             self.assertEqual(worker.clock, 2)
 
     def test_evaluations_are_looked_at(self):
-        figures = slackline._worker._figures
+        figures = slackline._figures.measured
         self.assertEqual(figures(None), (None, None, {}))
         self.assertEqual(figures({"loss": torch.tensor(2.0), "f1": 1}), (2.0, None, {"f1": 1.0}))
         self.assertEqual(figures({"accuracy": 1}), (None, 1.0, {}))
