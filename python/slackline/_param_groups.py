@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Mapping, Sequence, Union
 
 import torch
 from torch import nn
 
 from . import _core
+
+if TYPE_CHECKING:
+    from ._node_job import NodeJob
 
 # What scripts set in param_groups of torch.optim, and only the job sets here.
 _THE_JOBS = ("momentum", "nesterov", "weight_decay", "betas", "eps")
@@ -55,7 +58,9 @@ class JobGroups:
         lr (float): The job's optimizer.lr.
     """
 
-    def __init__(self, job: _core.Job, trained: Sequence[tuple[str, nn.Parameter]]) -> None:
+    def __init__(self, job: Union[_core.Job, NodeJob], trained: Sequence[tuple[str, nn.Parameter]]) -> None:
+        self.lr: float
+        self._groups: Sequence[tuple[str, float]]
         self.lr, self._groups = job.learning_rates
         # Among all rates that a push names: the first is that of parameters in no group.
         self._members: dict[int, list[nn.Parameter]] = {}

@@ -30,7 +30,11 @@ SETTINGS = {
     "durability.snapshot_every_s": 1, "checkpoint.every_s": 3, "output.report_every_ms": 500,
 }
 # What no such run can have, and why. By query, as it is in the rules or the dashboard.
-WITHOUT_DATA = {}
+WITHOUT_DATA = {
+    # Only scripts have metrics of their own.
+    'slackline_scheduler_train_metric{slackline_job=~"$job"}',
+    'slackline_scheduler_test_metric{slackline_job=~"$job"}',
+}
 
 
 def ask(port, path, **parameters):
