@@ -32,7 +32,7 @@ _made: Any = dist
 # How long processes wait for the slowest of them: at the start, and before each step.
 MEETING_S = 600.0
 # How long the others wait for the leader, whose exchange has deadlines of its own and whose evaluations may take any time.
-_LEADER_S = 86400.0
+LEADER_S = 86400.0
 # After tensors could not be exchanged: how long the process that has ended may take to be noticed.
 _CULPRIT_S = 5.0
 _POLL_S = 0.02
@@ -131,9 +131,9 @@ class NodeGroup:
     def tell_all(self, message: Message) -> None:
         self.tell([message] * len(self._peers))
 
-    def hear(self) -> Message:
+    def hear(self, wait_s: float) -> Message:
         """What the leader says next."""
-        if not self._ready([0], time.monotonic() + _LEADER_S):
+        if not self._ready([0], time.monotonic() + wait_s):
             self._miss([0])
         return self._receive(0)
 
@@ -206,8 +206,13 @@ class NodeGroup:
                 except socket.timeout:
                     missing = [rank for rank in range(1, self.size) if rank not in peers]
                     raise _late(f"{_processes(missing)} of the node", "call slackline.connect()") from None
-                connection.send_bytes(json.dumps({"pid": self._pid}).encode())
-                hello = json.loads(connection.recv_bytes())
+                try:
+                    connection.send_bytes(json.dumps({"pid": self._pid}).encode())
+                    if not connection.poll(max(0.01, deadline - time.monotonic())):
+                        raise _late("a process of the node", "say its number")
+                    hello = json.loads(connection.recv_bytes())
+                except (EOFError, OSError):
+                    raise AbortedError("a process of the node died before it had said its number") from None
                 peers[hello["rank"]] = _Peer(hello["rank"], connection, hello["pid"])
         return dict(sorted(peers.items()))
 

@@ -10,11 +10,14 @@ import torch
 from . import _core
 from ._ending import describe
 from ._errors import AbortedError, Error, FailedPreconditionError, InvalidArgumentError
-from ._node_group import Left, Message, NodeGroup, check_shares, pieces
+from ._node_group import LEADER_S, MEETING_S, Left, Message, NodeGroup, check_shares, pieces
 
 if TYPE_CHECKING:
     from ._optimizer import Optimizer
     from ._worker import Worker
+
+# Before a step the leader waits for the slowest, and names it: the others wait for the leader a little longer.
+_MARGIN_S = 30.0
 
 Result = TypeVar("Result")
 View = tuple[int, int, int, int, int, int, Optional[str]]
@@ -104,6 +107,9 @@ class NodeJob:
         except Left as left:
             return ("end", self._end(str(left)))
 
+    def set_values(self, values: Message) -> None:
+        del values  # the plan has those of all
+
     def step(
         self,
         samples: int,
@@ -113,14 +119,16 @@ class NodeJob:
         seconds: float,
         rates: Sequence[float],
     ) -> str:
-        del samples, loss, correct  # the plan has those of all
+        del samples, loss, correct, rates  # the plan has those of all
         if self._view[6] is not None:
             return "ended"
         try:
             if self._leads:
                 plan = self._plan
+                if plan["values"]:
+                    self._lead(lambda: self._job.set_values(plan["values"]))
                 outcome = self._lead(
-                    lambda: self._job.step(plan["total"], plan["loss"], plan["correct"], norm, seconds, rates)
+                    lambda: self._job.step(plan["total"], plan["loss"], plan["correct"], norm, seconds, plan["rates"])
                 )
                 if outcome == "rejoined":
                     self._range = (0, 0)
@@ -155,13 +163,18 @@ class NodeJob:
 
     # --- what the optimizer calls ---
 
-    def agree(self, samples: Optional[int], overflowed: bool) -> bool:
-        """All processes that have samples begin a step. Returns whether it is left out, since one of them has overflowed or left."""
+    def agree(self, samples: Optional[int], rates: Sequence[float], overflowed: bool) -> bool:
+        """All processes that have samples begin a step. Returns whether it is left out, since one of them has overflowed or left.
+
+        The step has the learning rates of the last process with samples: only that one has samples in every step, so that its
+        schedule has taken them all.
+        """
         worker = self._worker
         drawn = worker._given - worker._taken
         count = drawn if samples is None else int(samples)
         worker._check_step(count)
-        figures = {"loss": worker._loss, "accuracy": worker._accuracy, "overflowed": overflowed}
+        figures = {"loss": worker._loss, "accuracy": worker._accuracy, "values": worker._values}
+        figures |= {"rates": list(rates), "overflowed": overflowed}
         try:
             plan = self._meet({"samples": count, "in_order": worker._in_order and count == drawn, **figures})
         except Left as left:
@@ -248,9 +261,14 @@ class NodeJob:
         self._mine = said["samples"] or 0
         if not self._leads:
             self._group.tell_all(said)
-            self._plan = self._hear()
+            self._plan = self._hear(MEETING_S + _MARGIN_S)
             return self._plan
-        all_said = [said, *self._group.gather()]
+        # Who waits for another process has not stalled.
+        self._job.set_busy_elsewhere(True)
+        try:
+            all_said = [said, *self._group.gather()]
+        finally:
+            self._job.set_busy_elsewhere(False)
         self._plan = _plan(all_said)
         if self._plan["do"] != "next":
             self._note_order(all_said)
@@ -277,7 +295,7 @@ class NodeJob:
         optimizer._begin_push()
         self.add_up()
         optimizer._copies.settle()
-        self.step(0, None, None, None, 0.0, optimizer._job_groups.rates(optimizer.param_groups))
+        self.step(0, None, None, None, 0.0, ())
         optimizer._take_weights()
 
     def _draw(self) -> tuple[Any, ...]:
@@ -316,8 +334,8 @@ class NodeJob:
         self._view = self._job.view()
         self._group.tell_all({"view": self._view, **more})
 
-    def _hear(self) -> Message:
-        message = self._group.hear()
+    def _hear(self, wait_s: float = LEADER_S) -> Message:
+        message = self._group.hear(wait_s)
         if "view" in message:
             self._view = tuple(message["view"])
         return message
@@ -338,12 +356,15 @@ def _plan(said: Sequence[Message]) -> Message:
         return {"do": "skip", "total": total}
     accuracy = _mean(steps, "accuracy")
     correct = None if accuracy is None else round(accuracy * total)
-    return {"do": "step", "total": total, "loss": _mean(steps, "loss"), "correct": correct}
+    values = [{"samples": one["samples"], **one["values"]} for one in steps]
+    named = {name: _mean(values, name) for one in steps for name in one["values"]}
+    plan = {"do": "step", "total": total, "rates": steps[-1]["rates"]}
+    return {**plan, "loss": _mean(steps, "loss"), "correct": correct, "values": named}
 
 
 def _mean(steps: Sequence[Message], figure: str) -> Optional[float]:
     """Over the samples of those who have reported it."""
-    known = [(one[figure], one["samples"]) for one in steps if one[figure] is not None]
+    known = [(one[figure], one["samples"]) for one in steps if one.get(figure) is not None]
     return math.fsum(value * samples for value, samples in known) / sum(samples for _, samples in known) if known else None
 
 

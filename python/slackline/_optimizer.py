@@ -194,7 +194,7 @@ class Optimizer(torch.optim.Optimizer):
         node = self._worker._node
         overflowed = self._overflowed()
         if node is not None:
-            overflowed = node.agree(samples, overflowed)
+            overflowed = node.agree(samples, rates, overflowed)
         if overflowed:
             self._worker._skip_step(samples)
             self._begin_step()
@@ -280,10 +280,11 @@ class Optimizer(torch.optim.Optimizer):
             ValueError: The names differ.
         """
         saved = state_dict["param_groups"]
-        names = [name for group in saved for name in group["params"]]
-        own = [name for group in self._group_names() for name in group]
+        # States of earlier versions have all parameters in one group.
+        names = sorted(name for group in saved for name in group["params"])
+        own = sorted(name for group in self._group_names() for name in group)
         if names != own:
-            differs = next((a, b) for a, b in zip(names + [None], own + [None]) if a != b)
+            differs = next((a, b) for a, b in zip([*names, None], [*own, None]) if a != b)
             raise ValueError(f"the state is of parameter {differs[0]} where this model has {differs[1]}")
         for group, group_names, other in zip(self.param_groups, self._group_names(), saved):
             if other["params"] == group_names:

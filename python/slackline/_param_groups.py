@@ -36,6 +36,10 @@ class Group(dict[str, Any]):
         self.is_set = self.is_set or key == "lr"
         super().__setitem__(key, value)
 
+    def __ior__(self, other: Any) -> Group:  # type: ignore[override,misc]
+        self.update(other)
+        return self
+
     def update(self, *args: Any, **kwargs: Any) -> None:
         for key, value in dict(*args, **kwargs).items():
             self[key] = value

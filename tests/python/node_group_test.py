@@ -138,6 +138,45 @@ class NodeGroups(package_test.Base):
     def test_last_batch_has_none_for_the_leader(self):
         self.check_like_one_process(17, 2)
 
+    def test_schedule_and_named_figures_are_those_of_the_node(self):
+        def body(worker, rank):
+            steps = iter(range(100))
+
+            def before_step(worker, optimizer):
+                worker.report(perplexity=10.0 + rank)
+                optimizer.param_groups[0]["lr"] = 0.5 ** (1 + next(steps) // 4)
+
+            return train(worker, integers(17), before_step=before_step)
+
+        weights, clock, _ = self.trained(1, body, epochs=3)[0]
+        self.assertEqual(clock, 9)
+        for result in self.trained(2, body, epochs=3):
+            self.assertNotIsInstance(result, Exception, result)
+            self.assertEqual((result[0].tolist(), result[1]), (weights.tolist(), clock))
+
+    def test_figures_are_means_over_the_samples_of_those_who_report_them(self):
+        step = {"overflowed": False, "loss": None, "accuracy": None, "rates": []}
+        said = [
+            {**step, "samples": 3, "values": {"perplexity": 10.0}, "rates": [1.0]},
+            {"samples": None},
+            {**step, "samples": 1, "values": {"perplexity": 30.0, "tokens": 7.0}, "rates": [0.5]},
+        ]
+        plan = _node_job._plan(said)
+        self.assertEqual((plan["values"], plan["rates"]), ({"perplexity": 15.0, "tokens": 7.0}, [0.5]))
+
+    def test_leader_that_waits_has_not_stalled(self):
+        def body(worker, rank):
+            def before_step(worker, optimizer):
+                del optimizer
+                if rank == 1 and worker.clock == 1:
+                    threading.Event().wait(2.5)  # more than the leader may take for a step
+
+            return train(worker, integers(24), before_step=before_step)
+
+        for result in self.trained(2, body, text="timeouts: {stall_ms: 1000}\n"):
+            self.assertNotIsInstance(result, Exception, result)
+            self.assertEqual(result[1:], (3, "training is complete"))
+
     def test_shares_that_are_not_equal(self):
         shares = [_node_job._share(list(range(14)), 8, rank, 4) for rank in range(4)]
         self.assertEqual(shares, [[0, 1, 8], [2, 3, 9, 10], [4, 5, 11], [6, 7, 12, 13]])

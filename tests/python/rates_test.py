@@ -152,6 +152,11 @@ class Rates(Base):
         self.assertEqual(rates(optimizer), [])
         optimizer.param_groups[1].update(lr=0.25)
         self.assertEqual(rates(optimizer), [0.5, 0.25, 0.0])
+        optimizer.param_groups[2] |= {"lr": 0.125}
+        self.assertEqual(rates(optimizer), [0.5, 0.25, 0.125])
+        names = [name for name, _ in model.named_parameters()]
+        optimizer.load_state_dict({"state": {}, "param_groups": [{"params": names}], "clock": 1})  # of version 0.1
+        self.assertEqual(rates(optimizer), [0.5, 0.25, 0.125])
 
     def test_state_keeps_the_rates_that_the_script_has_set(self):
         worker = lambda: slackline.connect("127.0.0.1:1", str(self.job()), log="nothing")  # noqa: E731

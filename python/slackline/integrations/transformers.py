@@ -13,7 +13,9 @@ learning rate, schedule, weight decay, checkpoints (save_strategy), and the eval
 
 from __future__ import annotations
 
+import math
 import re
+import warnings
 from typing import Any, Mapping, Optional, Sized, cast
 
 import torch
@@ -26,7 +28,10 @@ from ._adapter import Passes, TorchOptimizer, check_steps
 
 # The job says when it is over.
 _STEPS_MAX = 2**31 - 1
-# Figures that the trainer adds to those of an evaluation.
+# Figures of an evaluation that the job may have.
+_NAME = re.compile("[a-z][a-z0-9_]{0,63}")
+_NAMES_MAX = 32
+# Those that the trainer adds.
 _SPEED = ("eval_runtime", "eval_samples_per_second", "eval_steps_per_second", "eval_model_preparation_time")
 
 
@@ -54,7 +59,8 @@ class SlacklineTrainer(Trainer):
 
     The trainer measures its eval_dataset when the scheduler asks for an evaluation. `loss` is eval_loss. The numbers that
     compute_metrics returns come under their names, as Worker.evaluation() takes them, in lower case and with _ for other signs.
-    Without an `accuracy` among them, the job has none.
+    Numbers that are not finite, and those beyond 32, are left out with a warning. Without an `accuracy` among them, the job has
+    none.
 
     Args:
         *args: Arguments of transformers.Trainer.
@@ -67,6 +73,7 @@ class SlacklineTrainer(Trainer):
 
     def __init__(self, *args: Any, worker: Worker, **kwargs: Any) -> None:
         self.worker = worker
+        self._warned_of_figures = False
         arguments = kwargs.get("args", args[1] if len(args) > 1 else None)
         if arguments is not None and arguments.n_gpu > 1:
             arguments._n_gpu = 1  # else the trainer copies the model to all of them (torch.nn.DataParallel)
@@ -128,8 +135,22 @@ class SlacklineTrainer(Trainer):
 
     def _measure(self) -> Optional[Mapping[str, float]]:
         figures = self.evaluate()
-        measured = {}
+        measured: dict[str, float] = {}
+        left_out = []
         for name, value in figures.items():
-            if name.startswith("eval_") and name not in _SPEED and isinstance(value, (int, float)):
-                measured[re.sub("[^a-z0-9_]", "_", name[len("eval_") :].lower())] = value
+            if not name.startswith("eval_") or name in _SPEED or not isinstance(value, (int, float)):
+                continue
+            own = re.sub("[^a-z0-9_]", "_", name[len("eval_") :].lower())
+            known = own in ("loss", "accuracy")
+            if known or (_NAME.fullmatch(own) and math.isfinite(value) and len(measured) < _NAMES_MAX):
+                measured[own] = value
+            else:
+                left_out.append(name)
+        if left_out and not self._warned_of_figures:
+            self._warned_of_figures = True
+            warnings.warn(
+                f"compute_metrics: {', '.join(left_out)} left out; allowed are finite numbers, at most {_NAMES_MAX}, with names "
+                f"that match {_NAME.pattern}",
+                stacklevel=2,
+            )
         return measured
