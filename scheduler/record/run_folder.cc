@@ -1,5 +1,6 @@
 #include "scheduler/record/run_folder.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <optional>
@@ -69,8 +70,16 @@ Scalars Points(const Report& report) {
   };
   add("train/loss", report.loss);
   add("train/accuracy", report.accuracy);
-  for (const auto& [name, value] : report.train_values) points.emplace_back("train/" + name, value);
-  for (const auto& [name, value] : report.test_values) points.emplace_back("test/" + name, value);
+  // A script may report what the job knows better, such as the learning rate.
+  const auto add_named = [&](absl::string_view folder, const NamedValues& values) {
+    for (const auto& [name, value] : values) {
+      const std::string tag = absl::StrCat(folder, name);
+      const auto is_tag = [&](const auto& point) { return point.first == tag; };
+      if (std::none_of(points.begin(), points.end(), is_tag)) points.emplace_back(tag, value);
+    }
+  };
+  add_named("train/", report.train_values);
+  add_named("test/", report.test_values);
   add("test/loss", report.test_loss);
   add(report.finds_objects ? "test/map" : "test/accuracy", report.test_accuracy);
   return points;

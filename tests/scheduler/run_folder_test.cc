@@ -316,13 +316,15 @@ TEST_F(RunFolderTest, FiguresOfAScriptAreCurves) {
   auto run = RunFolder::Create(Path(), job::Job(), wall_);
   ASSERT_TRUE(run.ok()) << run.status();
   Report report;
-  report.train_values = {{"perplexity", 25.5}};
+  report.train_values = {{"perplexity", 25.5}, {"learning_rate", 0.125}};
   report.test_values = {{"bleu", 0.25}};
   ASSERT_TRUE((*run)->Write(report, wall_).ok());
   run->reset();
   for (const auto& file : std::filesystem::directory_iterator(Path())) {
     if (file.path().filename().string().find("tfevents") == std::string::npos) continue;
-    EXPECT_THAT(Read(file.path()), testing::AllOf(HasSubstr("train/perplexity"), HasSubstr("test/bleu")));
+    const std::string curves = Read(file.path());
+    EXPECT_THAT(curves, testing::AllOf(HasSubstr("train/perplexity"), HasSubstr("test/bleu")));
+    EXPECT_EQ(curves.find("train/learning_rate"), curves.rfind("train/learning_rate")) << "the job's own only";
     return;
   }
   FAIL() << "no event file";

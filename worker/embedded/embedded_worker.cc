@@ -87,7 +87,10 @@ absl::StatusOr<EmbeddedTask> EmbeddedWorker::Work() {
     JoinAndEnter();
     const Act act = course_.act();
     if (const auto* leave = std::get_if<LeaveAct>(&act)) {
-      if (!leave->status.ok()) return leave->status;
+      if (!leave->status.ok()) {
+        CloseClient(leave->reason);
+        return failure_ = leave->status;
+      }
       life_.Stop(absl::OkStatus(), leave->reason);
       return EmbeddedEnd{leave->reason};
     }
