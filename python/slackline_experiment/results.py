@@ -69,7 +69,7 @@ class Results:
 
     def own_metric(self) -> str:
         """The name of what these runs compare evaluations by, if it is not the accuracy; else empty."""
-        return " or ".join(sorted({one.data.own_metric for one in self.results if one.state == "done" and one.data.own_metric}))
+        return " or ".join(sorted({one.data.own_metric for one in self.results if one.counts and one.data.own_metric}))
 
     def of_curves(self, text: str) -> str:
         """A text that speaks of the accuracy, with the name of what curves show in its place."""

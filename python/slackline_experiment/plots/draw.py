@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Callable
+from typing import Callable, Optional, Sequence
 
 import matplotlib
 from matplotlib.axes import Axes
@@ -12,6 +12,7 @@ from slackline_experiment.plot_specs import PlotSpec
 from slackline_experiment.plots import confusion, curves, figures, style
 from slackline_experiment.plots.series import Layout
 from slackline_experiment.results import Results, not_reached
+from slackline_experiment.run_folder import RunData
 
 BAND = "Mean over the repeats; the band is one standard deviation."
 BARS = "Mean over the repeats; the bars are one standard deviation, and each dot is a run."
@@ -149,8 +150,13 @@ def _curve(spec: PlotSpec, results: Results) -> Callable:
         "staleness": (curves.over_staleness, "staleness (versions)", "share of the answers"),
     }[spec.kind]
 
+    def comparable(runs: Sequence[RunData]) -> Optional[curves.Curve]:
+        """The curve of those that go by the same figure: runs that have not ended do not say which."""
+        own = [one for one in runs if one.own_metric] if spec.kind.startswith("accuracy") and results.own_metric() else runs
+        return curve(own) if own else None
+
     def draw(axes: Axes, panel: object) -> dict:
-        handles = curves.draw_panel(axes, panel, results, curve)
+        handles = curves.draw_panel(axes, panel, results, comparable)
         axes.set_xlabel(x)
         axes.set_ylabel(results.of_curves(y))
         if spec.kind == "staleness":
