@@ -20,6 +20,7 @@ inline void AddOverrides(CLI::App& command, std::vector<std::string>& overrides)
       .add_option("--set", overrides, "Change a setting of the job file, for example optimizer.lr=0.1. May be repeated")
       ->type_name("KEY=VALUE")
       ->expected(1)
+      ->allow_extra_args(false)
       ->take_all();
 }
 

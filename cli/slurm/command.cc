@@ -67,6 +67,8 @@ void AddWorkers(CLI::App& command, ScriptOptions& options) {
       ->needs(script);
   command.add_option("--script-argument", options.arguments, "Argument of the script. May be repeated")
       ->type_name("TEXT")
+      ->expected(1)
+      ->take_all()
       ->allow_extra_args(false)
       ->needs(script);
 }
@@ -77,6 +79,8 @@ void AddSrun(CLI::App& command, std::vector<std::string>& options) {
                   "Option for the srun that starts a process on each node, for example "
                   "--srun-option=--container-image=IMAGE. May be repeated")
       ->type_name("OPTION")
+      ->expected(1)
+      ->take_all()
       ->allow_extra_args(false)
       ->check([](const std::string& option) {
         if (option.size() > 2 && option.compare(0, 2, "--") == 0) return std::string();
@@ -94,6 +98,8 @@ Command::Command(CLI::App& app, const std::string& program) {
   submit_command_->add_option("JOB", submit_.job_file, "Job file (YAML)");
   submit_command_->add_option("--set", submit_.overrides, kSettingHelp)
       ->type_name("KEY=VALUE")
+      ->expected(1)
+      ->take_all()
       ->allow_extra_args(false);
   submit_command_->add_option("--run-folder", submit_.run_folder, kFolderHelp)
       ->type_name("FOLDER")
@@ -115,7 +121,11 @@ Command::Command(CLI::App& app, const std::string& program) {
   run_.program = program;
   run_command_ = slurm_->add_subcommand("run", "Run a job in this allocation; for batch scripts");
   run_command_->add_option("JOB", run_.job_file, "Job file (YAML)");
-  run_command_->add_option("--set", run_.overrides, kSettingHelp)->type_name("KEY=VALUE")->allow_extra_args(false);
+  run_command_->add_option("--set", run_.overrides, kSettingHelp)
+      ->type_name("KEY=VALUE")
+      ->expected(1)
+      ->take_all()
+      ->allow_extra_args(false);
   run_command_
       ->add_option("--run-folder", run_.run_folder,
                    "Run folder, which all nodes must see. Default: output.folder, or runs/NAME-slurm-JOBID")
@@ -153,6 +163,8 @@ Command::Command(CLI::App& app, const std::string& program) {
   placement_command_->add_option("JOB", placement_.job_file, "Job file (YAML)")->required();
   placement_command_->add_option("--set", placement_.overrides, kSettingHelp)
       ->type_name("KEY=VALUE")
+      ->expected(1)
+      ->take_all()
       ->allow_extra_args(false);
   placement_command_
       ->add_option("--nodes", placement_.nodes, "Nodes of this SLURM cluster. Default: the nodes of the allocation")

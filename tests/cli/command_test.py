@@ -340,6 +340,15 @@ class Command(unittest.TestCase):
         self.assertIn("--python: found no program nopython in the folders of $PATH", result.stderr)
         self.assertFalse((self.folder / "runs").exists())
 
+    def test_what_follows_two_dashes_is_not_the_settings(self):
+        script = self.folder / "script.py"
+        script.touch()
+        job = self.write("model: {kind: external}\n")
+        launched = run("launch", script, job, "--python", "nopython", "--set", "training.epochs=1", "--", "--text", "x", cwd=self.folder)
+        self.assertIn("--python: found no program nopython", launched.stderr)
+        submitted = run("slurm", "submit", "--dry-run", "--set", "training.epochs=1", "--", job, "--nodes=4", cwd=self.folder)
+        self.assertNotIn("not expected", submitted.stderr)
+
     def test_a_run_folder_with_files_is_refused(self):
         programs = self.folder / "bin"
         programs.mkdir()
