@@ -46,22 +46,25 @@ absl::StatusOr<std::vector<Process>> StartScripts(uint32_t scripts, const std::v
   return processes;
 }
 
-// Waits for the end of all. Returns how those that failed have ended, the first one first.
+// Waits for the end of all. Returns how those that failed have ended, the first one first, without those that had to be
+// killed because of them.
 std::vector<std::string> WaitForScripts(std::vector<Process>& processes, SignalQueue& signals) {
   std::vector<std::string> failures;
   std::vector<bool> ended(processes.size(), false);
   absl::Time deadline = absl::InfiniteFuture();
+  bool killed = false;
   while (true) {
     for (size_t i = 0; i < processes.size(); ++i) {
       const std::optional<ProcessEnd> end = processes[i].Poll();
       if (ended[i] || !end) continue;
       ended[i] = true;
-      if (end->ok()) continue;
+      if (end->ok() || killed) continue;
       failures.push_back(absl::StrCat(processes[i].name(), " (pid ", processes[i].pid(), "): ", end->Describe()));
       deadline = std::min(deadline, SteadyTime().Now() + kOthersMax);
     }
     if (std::all_of(ended.begin(), ended.end(), [](bool one) { return one; })) return failures;
     if (SteadyTime().Now() >= deadline) {
+      killed = true;
       for (Process& process : processes) process.Signal(SIGKILL);
     }
     const std::optional<int> signal = signals.Wait(kLook);

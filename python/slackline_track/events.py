@@ -8,7 +8,7 @@
 import struct
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Iterator, Mapping, Union
+from typing import Iterator, Mapping, Optional, Union
 
 # A longer record is no record: confusion matrices as images have less.
 RECORD_BYTES_MAX = 1 << 26
@@ -94,6 +94,11 @@ class EventReader:
         self._folder = folder
         # Bytes that were read, by file.
         self._read: dict[Path, int] = {}
+
+    def began_s(self) -> Optional[int]:
+        """Seconds since 1970 in the name of the first file; None without one."""
+        names = [path.name.split(".")[3] for path in self._folder.glob("events.out.tfevents.*")]
+        return min((int(name) for name in names if name.isdecimal()), default=None)
 
     def read(self) -> list[Point]:
         """The new points. A file that begins at an earlier step takes the run back to it: the later points before are left out.

@@ -61,6 +61,11 @@ class TrackedRun:
         value = self.settings.get("output.report_every_ms", 1000)
         return value / 1000 if isinstance(value, (int, float)) else 1.0
 
+    @property
+    def began_s(self) -> Optional[int]:
+        """Seconds since 1970; None before the first report."""
+        return self._events.began_s()
+
     def new_points(self) -> list[Point]:
         return self._events.read()
 

@@ -76,7 +76,9 @@ class Mlflow:
                            for one in self._client.get_metric_history(self._id, name)}
         else:
             self._known = set()
-            self._id = self._client.create_run(place, run_name=run.name, tags={"slackline.id": run.id, **run.tags}).info.run_id
+            began = None if run.began_s is None else 1000 * run.began_s
+            tags = {"slackline.id": run.id, **run.tags}
+            self._id = self._client.create_run(place, start_time=began, run_name=run.name, tags=tags).info.run_id
             # A value of MLflow is never changed: settings go there once, with the run.
             params = [self._entities.Param(key, as_text(value)[:PARAM_LENGTH_MAX]) for key, value in run.settings.items()]
             for begin in range(0, len(params), PARAMS_MAX):
@@ -97,7 +99,8 @@ class Mlflow:
             if key in summary:
                 self._client.set_tag(self._id, key, str(summary[key]))
         if summary:
-            self._client.set_terminated(self._id, {"done": "FINISHED", "stopped": "KILLED"}.get(str(summary.get("state")), "FAILED"))
+            status = {"done": "FINISHED", "stopped": "KILLED"}.get(str(summary.get("state")), "FAILED")
+            self._client.set_terminated(self._id, status, end_time=time or None)
 
     def _log(self, found: Mapping[tuple[str, int, int], float]) -> None:
         metrics = [self._entities.Metric(name, value, time, step) for (name, time, step), value in found.items()

@@ -73,6 +73,7 @@ class Track(support.TrackTest):
         self.assertEqual((run["place"], run["name"], run["status"]), ("p", "first-1", "FINISHED"))
         self.assertEqual({key: run["tags"][key] for key in ("run", "mode", "model", "state")},
                          {"run": "first-1", "mode": "ssp", "model": "mlp", "state": "done"})
+        self.assertEqual(run["times"], [1000 * 1700000000, 1700000001000])
         self.assertIn(["model.hidden", "[16, 8]"], run["params"])
         self.assertIn(["test/accuracy", 0.75, 1700000001000, 20], run["metrics"])
         self.assertIn(["summary/steps", 20, 1700000001000, 20], run["metrics"])

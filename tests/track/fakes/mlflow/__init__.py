@@ -37,8 +37,9 @@ class MlflowClient:
                 for number, run in enumerate(self._store["runs"])
                 if run["place"] in places and filter_string == f"tags.`slackline.id` = '{run['tags']['slackline.id']}'"][:max_results]
 
-    def create_run(self, place, run_name, tags):
-        self._store["runs"].append({"place": place, "name": run_name, "tags": tags, "metrics": [], "params": [], "status": "RUNNING"})
+    def create_run(self, place, start_time, run_name, tags):
+        self._store["runs"].append({"place": place, "name": run_name, "tags": tags, "metrics": [], "params": [], "status": "RUNNING",
+                                    "times": [start_time]})
         self._save()
         return _record(info=_record(run_id=str(len(self._store["runs"]) - 1)))
 
@@ -56,8 +57,10 @@ class MlflowClient:
         self._save()
 
     def update_run(self, run, status):
-        self.set_terminated(run, status)
-
-    def set_terminated(self, run, status):
         self._store["runs"][int(run)]["status"] = status
+        self._save()
+
+    def set_terminated(self, run, status, end_time):
+        self._store["runs"][int(run)]["status"] = status
+        self._store["runs"][int(run)]["times"].append(end_time)
         self._save()
