@@ -227,8 +227,6 @@ class ShardHost {
   // Returns the weights that a push was computed from, if they are kept and are not the current ones; else an empty
   // view.
   SliceView Reference(const ApplyAction::Part& part);
-  // Returns the arguments of a step whose pushes are held.
-  StepArguments ArgumentsFor(const ApplyAction& apply) const;
   void TakeCut();
   // Copies a held push out of its worker's segment. A push that is answered before it is applied must not lie where its
   // worker writes the next gradient.

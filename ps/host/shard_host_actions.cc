@@ -72,12 +72,15 @@ void ShardHost::Execute(const Actions& actions) {
 
 void ShardHost::Execute(const ApplyAction& apply) {
   std::vector<Contribution> contributions;
+  std::vector<PushRates> rates;
   for (const ApplyAction::Part& part : apply.parts) {
     const auto held = held_.find(part.push);
     SLACKLINE_CHECK(held != held_.end());
     contributions.push_back({held->second.staged.pieces(), part.weight, held->second.gradient_norm, Reference(part)});
+    rates.push_back({.weight = part.weight, .rates = held->second.learning_rates});
   }
-  const StepArguments arguments = ArgumentsFor(apply);
+  StepArguments arguments = ArgumentsOf(apply);
+  arguments.learning_rates = MeanRates(rates, state_.learning_rates(apply.batches));
   const bool recorded = journal_ != nullptr && journal_->Follows(config_.shard);
   const bool single = contributions.size() == 1 && contributions.front().reference.chunks() == 0;
   std::shared_ptr<StagedPush> pushed;  // its bytes are read below
@@ -118,16 +121,6 @@ void ShardHost::Execute(const ApplyAction& apply) {
     held_.erase(part.push);
   }
   if (awaits_cut() && version_.number >= cut_at_) TakeCut();
-}
-
-StepArguments ShardHost::ArgumentsFor(const ApplyAction& apply) const {
-  StepArguments arguments = ArgumentsOf(apply);
-  std::vector<PushRates> rates;
-  for (const ApplyAction::Part& part : apply.parts) {
-    rates.push_back({.weight = part.weight, .rates = held_.at(part.push).learning_rates});
-  }
-  arguments.learning_rates = MeanRates(rates, state_.learning_rates(apply.batches));
-  return arguments;
 }
 
 SliceView ShardHost::Reference(const ApplyAction::Part& part) {
