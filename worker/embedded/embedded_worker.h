@@ -43,14 +43,14 @@ using EmbeddedTask = std::variant<EmbeddedRange, EvaluationWork, EmbeddedEnd>;
 // Facts about a step that only the caller knows.
 struct EmbeddedStepInfo {
   uint64_t samples = 0;
-  std::optional<double> loss;       // mean over the samples
-  std::optional<uint64_t> correct;  // absent: unknown
+  std::optional<double> loss = {};       // mean over the samples
+  std::optional<uint64_t> correct = {};  // absent: unknown
   // L2 norm of the trained elements, if it is known; absent: measured here.
   std::optional<double> gradient_norm = {};
   // Learning rates, as PushInfo has them.
   std::vector<double> learning_rates = {};
-  absl::Duration compute;    // time since the last step
-  absl::Duration data_wait;  // part of `compute` that was spent waiting for data
+  absl::Duration compute = {};    // time since the last step
+  absl::Duration data_wait = {};  // part of `compute` that was spent waiting for data
 };
 
 // Result of a step.
