@@ -183,7 +183,7 @@ void Worker::CloseStreams() {
 void Worker::Perform(const worker::LeaveAct& leave) {
   running_ = false;
   ++life_number_;
-  // One who is no longer a member leaves the job to the others.
+  // A worker that is no longer a member leaves the job to the others.
   if (!leave.status.ok() && !absl::IsFailedPrecondition(leave.status)) world_.Fail(plan_.name, leave.status);
   if (!member_.beating()) return;
   member_.StopBeating();

@@ -22,7 +22,7 @@
 namespace slackline::cli::doctor {
 namespace {
 
-// As ps/service/shard_table_install.cc has it.
+// The same limit as in ps/service/shard_table_install.cc.
 constexpr uint64_t kOtherDescriptors = 128;
 // Connections, files and what RocksDB keeps open; a job of 2 servers with 8 shards and 2 workers ran with 64 and not
 // with 48.
@@ -92,7 +92,7 @@ struct Room {
   std::string text;
 };
 
-// What is free now, on the machine and within the control group.
+// Returns the memory that is free now, on the machine and within the control group.
 Room FreeRoom(const MemoryFacts& memory) {
   Room room = {memory.available_bytes,
                absl::StrCat(Bytes(memory.available_bytes), " of ", Bytes(memory.machine_bytes), " are available")};
@@ -122,7 +122,7 @@ constexpr uint64_t kRoomMin = uint64_t{256} << 20;
 constexpr absl::Duration kClocksApartWarning = absl::Seconds(1);
 constexpr absl::Duration kClocksApartProblem = absl::Minutes(1);
 
-// Of checkpoints those that stay and one that is being written, of snapshots the same.
+// Returns the bytes of the checkpoints and snapshots that stay, and of one of each that is being written.
 uint64_t RoomFor(const job::Job& job, const Load& load) {
   if (!load.parameters) return kRoomMin;
   uint64_t copies = 1 + job.checkpoint().keep() + job.checkpoint().keep_best();
@@ -211,7 +211,7 @@ std::string Value(const Config& config, const std::string& name) {
   return found == config.end() ? "" : found->second;
 }
 
-// Of "30 sec"; nullopt where it is not said.
+// Returns 30 for "30 sec"; nullopt if the setting is missing.
 std::optional<uint32_t> SecondsOf(const Config& config, const std::string& name) {
   const std::vector<std::string> words = absl::StrSplit(Value(config, name), ' ');
   uint32_t seconds = 0;

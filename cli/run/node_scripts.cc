@@ -25,7 +25,7 @@ namespace {
 
 // Time for the other scripts to end after one has failed. They notice it, name it, and leave the job.
 constexpr absl::Duration kOthersMax = absl::Seconds(20);
-// Between two looks at the scripts. Their ends and signals wake us at once.
+// Time between two looks at the scripts. Their ends and signals wake us at once.
 constexpr absl::Duration kLook = absl::Seconds(1);
 // Standard output of this process: the worker's log.
 constexpr char kOwnOutput[] = "/proc/self/fd/1";

@@ -95,7 +95,7 @@ std::string BatchScript(const SubmitOptions& options, const std::string& name, c
   if (!options.requeue) run.push_back("--no-requeue");
   const std::vector<std::string> workers = ScriptFlags(options.script);
   run.insert(run.end(), workers.begin(), workers.end());
-  // With "=", since each value begins like an option.
+  // The "=" is needed, since each value begins like an option.
   for (const std::string& option : options.srun) run.push_back(absl::StrCat("--srun-option=", Quoted(option)));
   std::string script = "#!/bin/bash\n";
   absl::StrAppend(&script, "#SBATCH --job-name=", name, "\n");

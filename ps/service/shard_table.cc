@@ -490,7 +490,7 @@ std::optional<wire::BackupHello> ShardTable::BeginFollowing() {
 absl::Status ShardTable::Follow(const wire::ReplicaFrame& frame, const rpc::Payload& payload) {
   if (taken_ != nullptr) return FollowTaken(frame, payload);
   if (feed_ == nullptr) return absl::AbortedError("this server is no backup any more");
-  // Only now: a server that does not let the stream in may need what came with the one before.
+  // The feed is not replaced earlier: a server that refuses the new stream may need what the old one brought.
   if (std::exchange(begins_, false) && (feed_->handled() > 0 || hosts_.empty())) {
     feed_ = std::make_unique<BackupFeed>(identity_.job, BackupFeed::Hosts(), time_);
     hosts_.clear();

@@ -29,11 +29,11 @@ Message = dict[str, Any]
 # Its constructors, which torch's stubs leave out.
 _made: Any = dist
 
-# How long processes wait for the slowest of them: at the start, and before each step.
+# Longest wait for the slowest process, in seconds: at the start, and before each step.
 MEETING_S = 600.0
-# How long the others wait for the leader, whose exchange has deadlines of its own and whose evaluations may take any time.
+# Longest wait for the leader, in seconds. Its exchange has deadlines of its own, and its evaluations may take any time.
 LEADER_S = 86400.0
-# After tensors could not be exchanged: how long the process that has ended may take to be noticed.
+# Longest search for the process that has ended, in seconds, after an exchange of tensors has failed.
 _CULPRIT_S = 5.0
 _POLL_S = 0.02
 # Longest path of a socket on Linux, less what it is called before it listens.

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ._optimizer import Optimizer
     from ._worker import Worker
 
-# Before a step the leader waits for the slowest, and names it: the others wait for the leader a little longer.
+# The leader waits for the slowest process before a step, and names it. The others wait for the leader so much longer, in seconds.
 _MARGIN_S = 30.0
 
 Result = TypeVar("Result")
@@ -48,7 +48,7 @@ class NodeJob:
         self._mine = 0
         # The leader has weights that the others have not.
         self._fresh = False
-        # In the leader: the range that is trained, and whether its samples were in steps in their order.
+        # The leader keeps the range that is trained, and whether its samples were in steps in their order.
         self._range: tuple[int, int] = (0, 0)  # samples, and those of a batch
         self._done = [0] * group.size
         self._in_order = False
@@ -173,7 +173,7 @@ class NodeJob:
         drawn = worker._given - worker._taken
         count = drawn if samples is None else int(samples)
         worker._check_step(count)
-        figures = {"loss": worker._loss, "accuracy": worker._accuracy, "values": worker._values}
+        figures: Message = {"loss": worker._loss, "accuracy": worker._accuracy, "values": worker._values}
         figures |= {"rates": list(rates), "overflowed": overflowed}
         try:
             plan = self._meet({"samples": count, "in_order": worker._in_order and count == drawn, **figures})
@@ -263,7 +263,7 @@ class NodeJob:
             self._group.tell_all(said)
             self._plan = self._hear(MEETING_S + _MARGIN_S)
             return self._plan
-        # Who waits for another process has not stalled.
+        # A leader that waits for another process has not stalled.
         self._job.set_busy_elsewhere(True)
         try:
             all_said = [said, *self._group.gather()]

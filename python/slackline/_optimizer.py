@@ -206,7 +206,7 @@ class Optimizer(torch.optim.Optimizer):
             elif not self._leaving:
                 self._write_averages()
             copies = []
-            # Those of a node group are there already.
+            # A node group has its gradients there already.
             for i, (one, view) in enumerate(zip(self._parameters, self._gradients if node is None else ())):
                 if self._leaving and self._staged[i] and i >= self._first_complete:
                     continue  # on its way to the host
@@ -348,7 +348,7 @@ class Optimizer(torch.optim.Optimizer):
         """`pushes`: the flat vectors that are pushed, in turn."""
         for push in pushes:
             self._copies.pin(push)
-        # By data, each counts alone how often it was written to.
+        # Views made through `data` count their own writes, each alone.
         self._all_gradients = [[view.data for view in self._views(push)] for push in pushes]
         self._all_averages = [self._views(push, len(self._parameters)) for push in pushes]
         self._begin_push()
@@ -411,7 +411,7 @@ class Optimizer(torch.optim.Optimizer):
         self._batch_ends = [-1] * len(self._parameters)
         self._first_complete = len(self._parameters)  # it and all trained tensors behind it are
         self._leaving = False
-        # By number of the parameter: its gradient that has left, and how often that had been written to.
+        # Gradients that have left, and how often each had been written to, by number of the parameter.
         self._left: dict[int, tuple[torch.Tensor, int]] = {}
         # Copies to the host, in their order, each with where what is there begins once it is over.
         self._on_the_way: deque[tuple[Callable[[bool], bool], int]] = deque()

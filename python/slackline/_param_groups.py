@@ -13,7 +13,7 @@ from . import _core
 if TYPE_CHECKING:
     from ._node_job import NodeJob
 
-# What scripts set in param_groups of torch.optim, and only the job sets here.
+# Settings that scripts have in param_groups of torch.optim, and only the job sets here.
 _THE_JOBS = ("momentum", "nesterov", "weight_decay", "betas", "eps")
 _FLOAT32_MAX = torch.finfo(torch.float32).max
 
@@ -66,7 +66,7 @@ class JobGroups:
         self.lr: float
         self._groups: Sequence[tuple[str, float]]
         self.lr, self._groups = job.learning_rates
-        # Among all rates that a push names: the first is that of parameters in no group.
+        # Parameters by the place of their rate among all that a push names. The first place is that of parameters in no group.
         self._members: dict[int, list[nn.Parameter]] = {}
         for name, one in trained:
             group = job.group_of(name)
@@ -96,7 +96,7 @@ class JobGroups:
                     f"param_groups[{number}] ({group['name']}) has lr={lr}; allowed is a finite number from 0. "
                     "Nothing was pushed"
                 )
-        # Whatever the rate is of groups that have no parameters here.
+        # Groups without parameters here need some rate; none is used.
         rates = [own[0]] * (1 + len(self._groups))
         for slot, lr in zip(self._slots, own):
             rates[slot] = lr

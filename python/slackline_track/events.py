@@ -27,7 +27,7 @@ class Point:
     wall_time: float
     # Pushes of all workers.
     step: int
-    # By tag, for example train/loss.
+    # Values by tag, for example train/loss.
     scalars: Mapping[str, float]
 
 

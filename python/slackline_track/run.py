@@ -35,7 +35,7 @@ class TrackedRun:
             raise Wrong(f"found no job.yaml in {folder}; allowed is the folder of a run")
         self._lock = self._take_lock()
         self.job: Mapping[str, Any] = self._read_job()
-        # By dotted key.
+        # Values by dotted key.
         self.settings: dict[str, Any] = dict(flattened(self.job))
         if self.settings.get("output.tensorboard") is False:
             raise Wrong(f"found output.tensorboard: false in {self._job_file}; allowed is true: trackers get the points of the "

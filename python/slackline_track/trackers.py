@@ -43,7 +43,7 @@ class Wandb:
 
     def log(self, points: Sequence[Point]) -> None:
         for point in points:
-            # After a return to a checkpoint wandb takes no smaller step.
+            # wandb takes no smaller step, as after a return to a checkpoint.
             if point.step < self._step:
                 continue
             self._step = point.step

@@ -11,7 +11,7 @@
 namespace slackline::scheduler {
 namespace {
 
-// Of so many epochs each is worth a line; of more, one now and then.
+// Each epoch of a job gets a line if the job has so many at most. In longer jobs, lines have this distance.
 constexpr uint32_t kEpochsToldMax = 50;
 constexpr absl::Duration kEpochToldEvery = absl::Seconds(5);
 

@@ -15,15 +15,17 @@
 namespace slackline::scheduler {
 namespace {
 
-// Between two ticks, which come every T / 2 or more often: more than that is no delay any more, ...
+// Longest time between two ticks that counts as a delay, in T: ticks come every T / 2 or more often. A longer one is a
+// sleep of this machine.
 constexpr int kSleepHeartbeats = 4;
-// ... and where 3 T of silence are death, this is not: a sleep of less, and T between heartbeats, are less than that.
+// The same if servers have backups, where 3 T of silence are death: a shorter sleep and T between heartbeats stay below
+// 3 T.
 constexpr int kSleepHeartbeatsReplicated = 1;
 // Names in one message.
 constexpr size_t kNamesMax = 10;
 // The first snapshot of a shard is made as soon as it has weights; in so long a slow disk takes a large one.
 constexpr absl::Duration kFirstSnapshotMax = absl::Seconds(60);
-// Once all is said: how long a supervisor has to ask how it ended.
+// Time that a supervisor has to ask how the job ended, once all members have left.
 constexpr absl::Duration kStatusLinger = absl::Seconds(5);
 
 absl::Duration FromMilliseconds(double milliseconds) { return absl::Milliseconds(std::clamp(milliseconds, 0.0, 1e12)); }
@@ -93,7 +95,7 @@ void ExpelStalled(RunningJob& job, JobCourse& course, absl::Time now) {
       continue;
     }
     all_wait = false;
-    // Before it had its present work it was idle by order.
+    // Time before the worker got its present work does not count: it was idle by order.
     const absl::Duration idle =
         std::min(FromMilliseconds(static_cast<double>(progress->idle_ms())), now - since->second);
     const absl::Duration allowed = job.stalls.Allowed(*progress);
@@ -226,7 +228,7 @@ void DismissMembers(RunningJob& job, absl::Time now) {
 void TickJob(RunningJob& job, JobCourse& course) {
   const absl::Time now = job.time.Now();
   ForgiveOwnSleep(job, now);
-  // Before: where both are silent, it may be this machine's network.
+  // Backups come before servers: if both are silent, the cause may be this machine's network.
   if (!job.phase.Ended()) {
     if (const auto never = job.backups.NeverBacked(job.Facts())) course.End(wire::JOB_FAILED, *never);
     job.backups.Watch(job.Facts());

@@ -1,4 +1,4 @@
-// What time demands of a job.
+// Deadlines and intervals of a job.
 #pragma once
 
 #include "scheduler/control/job_course.h"

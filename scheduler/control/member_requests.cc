@@ -18,7 +18,7 @@
 namespace slackline::scheduler {
 namespace {
 
-// How soon a worker that has nothing to do asks again, in T.
+// Time after which a worker that has nothing to do asks again, in T.
 constexpr int kStandbyRetryHeartbeats = 1;
 
 wire::WorkerState ToWire(WorkerState state) {

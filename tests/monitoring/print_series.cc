@@ -26,7 +26,7 @@ void PrintProcess() {
 void PrintScheduler() {
   Metrics metrics;
   scheduler::SchedulerMetrics series(metrics);
-  // Those that come with an accuracy, and with a script's own figure.
+  // Series that begin with an accuracy, or with a script's own figure.
   scheduler::Report report;
   report.accuracy = report.test_accuracy = 1;
   report.train_values["name"] = report.test_values["name"] = 1;

@@ -31,7 +31,7 @@ SETTINGS = {
 }
 # What no such run can have, and why. By query, as it is in the rules or the dashboard.
 WITHOUT_DATA = {
-    # Only scripts have metrics of their own.
+    # Scripts alone have metrics of their own.
     'slackline_scheduler_train_metric{slackline_job=~"$job"}',
     'slackline_scheduler_test_metric{slackline_job=~"$job"}',
 }

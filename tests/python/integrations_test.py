@@ -14,7 +14,7 @@ import unittest
 import launch_test
 from needs import needs
 
-# Of /usr/bin/bible, in bytes: what language models learn from takes seconds.
+# Bytes of the text of /usr/bin/bible that language models learn from within seconds.
 TEXT_BYTES = 150_000
 
 # The adapters of a run have PEFT's names, PEFT saves and loads them, and the model then has the run's loss.

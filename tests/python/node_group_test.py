@@ -13,7 +13,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import unittest
 from unittest import mock
 
 import package_test
@@ -232,7 +231,7 @@ class NodeGroups(package_test.Base):
                 def body(worker, rank, leaver=leaver):
                     def leave(worker, optimizer):
                         if rank == leaver and worker.clock == 2:
-                            # What was in no step goes back to the job, and nothing is trained twice.
+                            # Samples that were in no step go back to the job, and none is trained twice.
                             self.assertEqual(worker._node._in_order, rank == 0)
                             worker.leave("enough")
 
@@ -313,14 +312,5 @@ class NodeGroups(package_test.Base):
                     script.communicate()
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--programs", required=True)
-    options, rest = parser.parse_known_args()
-    package_test.PROGRAMS = options.programs
-    torch.set_num_threads(1)
-    unittest.main(argv=[sys.argv[0], *rest], verbosity=2)
-
-
 if __name__ == "__main__":
-    main()
+    package_test.main()

@@ -61,7 +61,7 @@ SCHEDULES = {
     ),
 }
 
-# As `slackline launch` starts it. Its step number is the worker's clock.
+# A script for `slackline launch`. Its step number is the worker's clock.
 SCRIPT = f"""
 import sys
 sys.path.insert(0, {str(pathlib.Path(__file__).parent.resolve())!r})

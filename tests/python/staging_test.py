@@ -388,7 +388,7 @@ def tied_parameters_stay_tied():
 class OtherDevice(Staged):
     """Parameters are where no code but torch's can reach them."""
 
-    # Of the CPU alone.
+    # These tests are of the CPU alone.
     test_autocast = test_infinite_gradients_are_pushed_nowhere = test_several_pushes_in_flight = None
     test_memory_is_pinned_for_as_long_as_it_is_used = test_model_that_moves_after_its_optimizer = None
 

@@ -5,7 +5,6 @@
 Skipped (77) without PyTorch or without the package.
 """
 
-import argparse
 import contextlib
 import os
 import signal
@@ -13,7 +12,6 @@ import socket
 import subprocess
 import sys
 import time
-import unittest
 import urllib.request
 from unittest import mock
 
@@ -101,14 +99,5 @@ class Supervised(package_test.Base):
                 self.assertEqual(script.wait(30), 0)
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--programs", required=True)
-    options, rest = parser.parse_known_args()
-    package_test.PROGRAMS = options.programs
-    torch.set_num_threads(1)
-    unittest.main(argv=[sys.argv[0], *rest], verbosity=2)
-
-
 if __name__ == "__main__":
-    main()
+    package_test.main()

@@ -15,7 +15,7 @@ from package_test import Base, DataLoader, Tied, data, main, nn, slackline, torc
 
 distributed = torch.distributed
 
-# One of two processes. It joins no job: the optimizer is refused before.
+# A script that runs as one of two processes. It joins no job: the optimizer is refused before.
 SHARDED = """
 import os, sys, torch, torch.distributed as distributed, slackline
 from torch import nn

@@ -47,7 +47,7 @@ SECOND = record(1.7e9 + 1, 20, {"train/loss": 1.5, "test/accuracy": 0.75})
 
 
 class TrackTest(unittest.TestCase):
-    # Where the packages of the trackers are; None: those of the interpreter.
+    # Folder of the trackers' packages; None: the interpreter's own.
     packages = HERE / "fakes"
 
     def setUp(self):

@@ -312,8 +312,8 @@ std::set<ShardId> Exchange::AwaitedFrom(const Peer& peer) const {
   return awaited;
 }
 
-// Who is silent for too long. Two bounds: after silence_max a worker gives up; and a server that lives, reached by a
-// stream that is open, says something every notice(), if only that all wait.
+// Ends waits for a server that is silent for too long. Two bounds: after silence_max a worker gives up; and a server
+// that lives, reached by a stream that is open, says something every notice(), if only that all wait.
 void Exchange::Watch() {
   const Timeouts& timeouts = scene_.timeouts;
   const absl::Duration silence_max =

@@ -16,7 +16,7 @@
 namespace slackline::worker {
 namespace {
 
-// Between two attempts to write to a disk that is full.
+// Time between two attempts to write to a disk that is full.
 constexpr absl::Duration kRoomEvery = absl::Seconds(1);
 
 }  // namespace
@@ -507,7 +507,7 @@ absl::StatusOr<std::unique_ptr<Client>> Trainer::MakeClient(bool reader) {
 
 DevicePlan Trainer::PlanOnDevice(const ClientOptions& options) {
   ChunkEncoder* const encoder = parts_.group.encoder();
-  // What is more than one batch's gradient, or may be skipped, is made of floats.
+  // A push of several batches, or one that may be skipped, is made of floats.
   if (encoder == nullptr || options_.accumulate > 1 || options_.local.on() || scaler_.on()) return {};
   std::vector<PlannedChunk> chunks = PlanChunks(options, life_.map());
   const absl::Status planned = encoder->Plan(chunks);

@@ -23,15 +23,12 @@ from torch.utils.data import DataLoader
 from transformers import PrinterCallback, Trainer, TrainerCallback
 from transformers.trainer_callback import ProgressCallback
 
-from .. import Worker
+from .. import Worker, _core
 from ._adapter import Passes, TorchOptimizer, check_steps
 
 # The job says when it is over.
 _STEPS_MAX = 2**31 - 1
-# Figures of an evaluation that the job may have.
-_NAME = re.compile("[a-z][a-z0-9_]{0,63}")
-_NAMES_MAX = 32
-# Those that the trainer adds.
+# Figures that the trainer adds to those of an evaluation.
 _SPEED = ("eval_runtime", "eval_samples_per_second", "eval_steps_per_second", "eval_model_preparation_time")
 
 
@@ -141,16 +138,15 @@ class SlacklineTrainer(Trainer):
             if not name.startswith("eval_") or name in _SPEED or not isinstance(value, (int, float)):
                 continue
             own = re.sub("[^a-z0-9_]", "_", name[len("eval_") :].lower())
-            known = own in ("loss", "accuracy")
-            if known or (_NAME.fullmatch(own) and math.isfinite(value) and len(measured) < _NAMES_MAX):
+            try:
+                if own not in ("loss", "accuracy"):
+                    _core.check_names([*(other for other in measured if other not in ("loss", "accuracy")), own])
+                    if not math.isfinite(value):
+                        raise ValueError(f"found {value}; allowed is a finite number")
                 measured[own] = value
-            else:
-                left_out.append(name)
+            except ValueError as error:
+                left_out.append(f"{name} ({error})")
         if left_out and not self._warned_of_figures:
             self._warned_of_figures = True
-            warnings.warn(
-                f"compute_metrics: {', '.join(left_out)} left out; allowed are finite numbers, at most {_NAMES_MAX}, with names "
-                f"that match {_NAME.pattern}",
-                stacklevel=2,
-            )
+            warnings.warn(f"compute_metrics: left out {', '.join(left_out)}", stacklevel=2)
         return measured
