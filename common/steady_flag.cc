@@ -1,7 +1,6 @@
 #include "common/steady_flag.h"
 
 #include <algorithm>
-#include <chrono>
 #include <utility>
 
 namespace slackline {

@@ -2,7 +2,6 @@
 
 #include <sched.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <memory>

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "common/job/job_file.h"
 #include "worker/scheduler_link/scheduler_wire.h"
 #include "worker/settings/local_job_config.h"

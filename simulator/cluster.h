@@ -3,13 +3,11 @@
 
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "scheduler/base/server_calls.h"
 #include "scheduler/control/controller.h"
 #include "simulator/computation.h"

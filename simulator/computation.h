@@ -2,10 +2,8 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <future>
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "absl/status/status.h"

@@ -5,7 +5,6 @@
 #include <functional>
 #include <queue>
 #include <utility>
-#include <vector>
 
 #include "absl/time/time.h"
 #include "common/clock.h"

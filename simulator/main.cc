@@ -11,8 +11,6 @@
 #include <vector>
 
 #include <CLI/CLI.hpp>
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "common/held_signals.h"
 #include "common/help.h"

@@ -8,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "common/codec/codec.h"
 #include "parameter_server.pb.h"
 #include "simulator/shard.h"

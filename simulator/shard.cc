@@ -1,6 +1,5 @@
 #include "simulator/shard.h"
 
-#include <utility>
 #include <variant>
 
 #include "common/check.h"

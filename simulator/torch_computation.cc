@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <deque>
-#include <numeric>
 #include <thread>
 #include <utility>
 
@@ -15,8 +14,6 @@
 #include "simulator/step_task.h"
 #include "worker/base/gradient_norm.h"
 #include "worker/evaluation/evaluator.h"
-#include "worker/model/layout.h"
-#include "worker/settings/job_config.h"
 
 namespace slackline::simulator {
 namespace {

@@ -1,7 +1,6 @@
 // The simulated machine of each worker.
 #pragma once
 
-#include <cstdint>
 #include <string>
 #include <vector>
 

@@ -1,7 +1,6 @@
 #include "worker/evaluate_weights.h"
 
 #include <memory>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"

@@ -1,8 +1,6 @@
 // Exit codes, and the error message with which a command ends.
 #pragma once
 
-#include <string>
-
 #include "absl/status/status.h"
 
 namespace slackline::cli {

@@ -9,14 +9,12 @@
 #include <optional>
 #include <sstream>
 #include <system_error>
-#include <utility>
 
 #include <google/protobuf/util/json_util.h>
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_join.h"
 #include "cli/base/complain.h"
 #include "cli/base/process.h"
 #include "cli/base/sibling.h"

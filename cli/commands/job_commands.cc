@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <cstdio>
 #include <memory>
-#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"

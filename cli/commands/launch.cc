@@ -6,7 +6,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "cli/base/complain.h"
-#include "cli/run/run_checks.h"
 
 namespace slackline::cli {
 

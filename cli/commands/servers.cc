@@ -7,7 +7,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/synchronization/notification.h"
-#include "absl/time/clock.h"
 #include "cli/base/complain.h"
 #include "cli/run/report.h"
 #include "cli/run/run_checks.h"

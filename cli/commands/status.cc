@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
-#include <memory>
 #include <optional>
 #include <system_error>
 #include <utility>
@@ -15,10 +14,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "absl/time/clock.h"
 #include "cli/base/complain.h"
 #include "cli/base/signals.h"
-#include "cli/commands/train.h"
 #include "cli/run/not_started.h"
 #include "cli/run/page_status.h"
 #include "cli/run/progress.h"

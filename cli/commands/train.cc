@@ -4,7 +4,6 @@
 #include <filesystem>
 
 #include "absl/strings/str_cat.h"
-#include "cli/base/complain.h"
 #include "cli/base/signals.h"
 #include "cli/commands/checkpoints.h"
 #include "cli/run/cluster.h"

@@ -2,7 +2,6 @@
 
 #include <CLI/CLI.hpp>
 
-#include "cli/base/complain.h"
 #include "common/folder_name.h"
 #include "common/help.h"
 

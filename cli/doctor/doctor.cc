@@ -18,7 +18,6 @@
 #include "cli/doctor/probe_system.h"
 #include "cli/run/cluster.h"
 #include "cli/run/run_folder.h"
-#include "common/checkpoint/folder.h"
 #include "common/job/job_file.h"
 #include "worker/settings/job_checks.h"
 

@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/status/statusor.h"
 #include "cli/doctor/report.h"
 #include "job.pb.h"
 

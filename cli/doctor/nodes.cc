@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <iterator>
-#include <optional>
 #include <system_error>
 #include <utility>
 
@@ -19,7 +18,6 @@
 #include "cli/doctor/links.h"
 #include "cli/doctor/peer.h"
 #include "cli/doctor/words.h"
-#include "cli/slurm/allocation.h"
 #include "cli/slurm/slurm_programs.h"
 #include "common/network/interfaces.h"
 

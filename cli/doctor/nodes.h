@@ -2,7 +2,6 @@
 // called.
 #pragma once
 
-#include <string>
 #include <vector>
 
 #include "absl/status/status.h"

@@ -14,7 +14,6 @@
 #include <nlohmann/json.hpp>
 #include "absl/numeric/int128.h"
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"

@@ -12,7 +12,6 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/types/span.h"
 #include "cli/run/node_scripts.h"
 #include "cli/run/script.h"
 #include "cli/run/seat.h"

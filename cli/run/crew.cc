@@ -1,7 +1,5 @@
 #include "cli/run/crew.h"
 
-#include <signal.h>
-
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"

@@ -3,22 +3,16 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <optional>
 #include <set>
 #include <system_error>
 #include <utility>
-#include <vector>
 
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "cli/base/shell_word.h"
 #include "cli/run/progress.h"
 #include "common/counted.h"
 #include "common/job/job_kinds.h"
-#include "common/metrics/measured.h"
-#include "common/metrics/test_metric.h"
 #include "scheduler/base/job_state_name.h"
 
 namespace slackline::cli {

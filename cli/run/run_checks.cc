@@ -1,12 +1,8 @@
 #include "cli/run/run_checks.h"
 
-#include <string>
 #include <system_error>
-#include <utility>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "cli/run/cluster.h"
 #include "cli/run/device_check.h"

@@ -6,7 +6,6 @@
 #include <cmath>
 #include <fstream>
 #include <limits>
-#include <optional>
 #include <system_error>
 #include <vector>
 

@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include <fstream>
-#include <optional>
 #include <system_error>
 #include <utility>
 #include <vector>

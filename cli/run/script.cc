@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <cstdlib>
-#include <filesystem>
 #include <system_error>
 
 #include <nlohmann/json.hpp>

@@ -1,11 +1,9 @@
 #include "cli/slurm/command.h"
 
 #include <CLI/CLI.hpp>
-#include <string>
 #include <utility>
 #include <vector>
 
-#include "cli/base/complain.h"
 #include "common/folder_name.h"
 #include "common/help.h"
 

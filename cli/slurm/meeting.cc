@@ -3,11 +3,9 @@
 #include <fstream>
 #include <system_error>
 #include <type_traits>
-#include <utility>
 
 #include <nlohmann/json.hpp>
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "cli/base/replace_file.h"
 #include "common/clock.h"
 #include "common/json_text.h"

@@ -3,13 +3,11 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
 #include "checkpoint.pb.h"
 #include "common/checkpoint/names.h"
 #include "common/job/metric_names.h"

@@ -1,7 +1,6 @@
 // Validates encoded bytes. A receiver does so before it decodes them.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 
 #include "absl/status/status.h"

@@ -6,7 +6,6 @@
 #include <cmath>
 #include <cstring>
 #include <functional>
-#include <utility>
 
 #include "common/check.h"
 #include "common/codec/kernels.h"

@@ -1,6 +1,5 @@
 #include "common/job/model_rules.h"
 
-#include "absl/strings/str_cat.h"
 #include "common/any_of_text.h"
 #include "common/job/job_kinds.h"
 #include "common/job/rule_book.h"

@@ -2,7 +2,6 @@
 
 #include <exception>
 #include <sstream>
-#include <utility>
 
 #include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/yaml.h>

@@ -8,8 +8,6 @@
 #include <prometheus/registry.h>
 #include <prometheus/text_serializer.h>
 #include "absl/base/thread_annotations.h"
-#include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 
 namespace slackline {

@@ -8,7 +8,6 @@
 #include <cstdint>
 #include <fstream>
 #include <iterator>
-#include <string>
 #include <vector>
 
 #include "absl/strings/numbers.h"

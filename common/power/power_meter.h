@@ -1,7 +1,6 @@
 // Meters of power and energy. A meter reads one or more devices.
 #pragma once
 
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>

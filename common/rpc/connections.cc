@@ -8,7 +8,6 @@
 #include <sys/un.h>
 
 #include <cstddef>
-#include <cstdlib>
 #include <memory>
 #include <vector>
 

@@ -1,7 +1,6 @@
 // Admits calls, or refuses them with the reason.
 #pragma once
 
-#include <memory>
 #include <string>
 
 #include <grpcpp/grpcpp.h>

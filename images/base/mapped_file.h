@@ -1,7 +1,6 @@
 // MappedFile: a file mapped into memory, read only.
 #pragma once
 
-#include <cstdint>
 #include <string>
 
 #include "absl/status/statusor.h"

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <limits>
 #include <utility>
-#include <vector>
 
 #include "absl/types/span.h"
 

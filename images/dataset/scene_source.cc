@@ -1,7 +1,6 @@
 #include "images/dataset/scene_source.h"
 
 #include <algorithm>
-#include <utility>
 
 namespace slackline::images {
 namespace {

@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
 #include "common/check.h"
 
 namespace slackline::images::pictures {

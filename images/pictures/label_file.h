@@ -3,7 +3,6 @@
 // The first row names the columns: `path`, `label` and, optionally, `split`. Other columns are ignored.
 #pragma once
 
-#include <cstdint>
 #include <string>
 #include <vector>
 

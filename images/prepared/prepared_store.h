@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "absl/time/time.h"
 #include "images/prepared/file_cache.h"
 #include "images/prepared/http_fetch.h"
 #include "images/prepared/image_peers.h"

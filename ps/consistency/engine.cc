@@ -2,7 +2,6 @@
 #include "ps/consistency/engine.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/check.h"

@@ -3,7 +3,6 @@
 #include <cmath>
 #include <utility>
 
-#include "absl/algorithm/container.h"
 #include "common/check.h"
 #include "ps/consistency/engine.h"
 

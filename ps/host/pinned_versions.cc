@@ -1,7 +1,6 @@
 #include "ps/host/pinned_versions.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "common/check.h"
 

@@ -1,7 +1,6 @@
 #include "ps/host/staging.h"
 
 #include <memory>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/codec/checker.h"

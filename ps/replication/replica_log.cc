@@ -1,7 +1,6 @@
 #include "ps/replication/replica_log.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/codec/wire_encoding.h"

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <functional>
-#include <string>
 
 #include "absl/time/time.h"
 #include "common/security/guard.h"

@@ -4,7 +4,6 @@
 #include <chrono>
 #include <filesystem>
 #include <utility>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/logging.h"

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <optional>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/logging.h"

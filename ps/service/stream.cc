@@ -2,9 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
-#include <memory>
 #include <utility>
-#include <vector>
 
 #include "common/byte_segments.h"
 #include "common/codec/encode.h"

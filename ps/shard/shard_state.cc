@@ -1,7 +1,6 @@
 #include "ps/shard/shard_state.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"

@@ -8,7 +8,6 @@
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
 #include "common/logging.h"
-#include "common/storage/database.h"
 #include "ps/store/manifest.h"
 
 namespace slackline::ps {

@@ -1,9 +1,6 @@
 #include "scheduler/base/model_layout.h"
 
-#include <algorithm>
 #include <optional>
-#include <string>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"

@@ -1,7 +1,5 @@
 #include "scheduler/control/job_course.h"
 
-#include <map>
-#include <string>
 #include <variant>
 
 #include "absl/strings/str_cat.h"

@@ -1,6 +1,5 @@
 #include "scheduler/control/running_job.h"
 
-#include <algorithm>
 #include <limits>
 
 #include "absl/strings/str_cat.h"

@@ -4,13 +4,11 @@
 #include <cstring>
 #include <filesystem>
 #include <optional>
-#include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "common/checkpoint/folder.h"
 #include "common/clock.h"
 #include "common/held_signals.h"
 #include "common/kill_point.h"

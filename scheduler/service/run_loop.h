@@ -1,7 +1,6 @@
 // Main thread of the scheduler: lets time pass for the controller, writes what it reports, and handles signals.
 #pragma once
 
-#include <cstddef>
 #include <functional>
 #include <string>
 

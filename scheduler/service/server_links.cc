@@ -1,7 +1,6 @@
 #include "scheduler/service/server_links.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "common/logging.h"
 #include "common/rpc/channel.h"

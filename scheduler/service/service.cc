@@ -1,7 +1,6 @@
 #include "scheduler/service/service.h"
 
 #include <chrono>
-#include <utility>
 
 #include <grpcpp/resource_quota.h>
 #include "absl/strings/str_cat.h"

@@ -1,7 +1,6 @@
 #include "scheduler/shards/backups.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/kill_point.h"

@@ -3,8 +3,6 @@
 #include <string>
 #include <tuple>
 
-#include "absl/strings/string_view.h"
-
 namespace slackline::scheduler {
 namespace {
 

@@ -1,7 +1,6 @@
 #include "scheduler/shards/rebalance.h"
 
 #include <algorithm>
-#include <map>
 
 #include "scheduler/shards/link_shares.h"
 

@@ -3,9 +3,7 @@
 
 #include <cstdint>
 #include <optional>
-#include <string>
 
-#include "absl/strings/string_view.h"
 #include "common/metrics/measured.h"
 
 namespace slackline::scheduler {

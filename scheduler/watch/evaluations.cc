@@ -1,7 +1,5 @@
 #include "scheduler/watch/evaluations.h"
 
-#include <optional>
-
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"

@@ -9,7 +9,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/string_view.h"
 #include "job.pb.h"
 #include "scheduler.pb.h"
 #include "scheduler/base/report.h"

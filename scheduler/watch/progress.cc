@@ -1,8 +1,6 @@
 #include "scheduler/watch/progress.h"
 
-#include <algorithm>
 #include <cmath>
-#include <utility>
 
 namespace slackline::scheduler {
 namespace {

@@ -1,6 +1,5 @@
 #include "scheduler/watch/staleness_bound.h"
 
-#include <algorithm>
 #include <cmath>
 #include <utility>
 

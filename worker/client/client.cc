@@ -1,13 +1,10 @@
 #include "worker/client/client.h"
 
 #include <algorithm>
-#include <chrono>
 #include <deque>
-#include <memory>
 #include <optional>
 #include <thread>
 #include <utility>
-#include <vector>
 
 #include <grpcpp/alarm.h>
 #include "absl/base/thread_annotations.h"

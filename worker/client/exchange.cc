@@ -1,6 +1,5 @@
 #include "worker/client/exchange.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"

@@ -1,7 +1,5 @@
 #include "worker/client/session.h"
 
-#include <algorithm>
-
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
 

@@ -3,11 +3,9 @@
 #include <algorithm>
 #include <iterator>
 #include <utility>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
-#include "common/rpc/channel.h"
 #include "common/rpc/connections.h"
 
 namespace slackline::worker {

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <functional>
 #include <thread>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"

@@ -9,7 +9,6 @@
 // of a class is the mean of these precisions over the recalls 0, 0.01 ... 1.
 #pragma once
 
-#include <array>
 #include <bitset>
 #include <cstdint>
 #include <functional>

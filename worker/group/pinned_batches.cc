@@ -1,7 +1,6 @@
 #include "worker/group/pinned_batches.h"
 
 #include <new>
-#include <utility>
 
 #include "common/check.h"
 

@@ -3,7 +3,6 @@
 // worker then joins again. The trainer, the embedded worker and the simulator perform the acts that the course names.
 #pragma once
 
-#include <cstdint>
 #include <optional>
 #include <string>
 #include <variant>

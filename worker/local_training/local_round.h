@@ -4,7 +4,6 @@
 
 #include <memory>
 
-#include "absl/types/span.h"
 #include "common/optimizer/aligned_floats.h"
 #include "worker/local_training/local_config.h"
 #include "worker/model/model.h"

@@ -5,7 +5,6 @@
 #include <memory>
 #include <string>
 
-#include "absl/time/time.h"
 #include "common/timeouts.h"
 #include "images/prepared/image_peers.h"
 

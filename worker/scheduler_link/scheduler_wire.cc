@@ -1,9 +1,7 @@
 #include "worker/scheduler_link/scheduler_wire.h"
 
-#include <string>
 #include <variant>
 
-#include "absl/strings/str_cat.h"
 #include "common/check.h"
 #include "common/host_name.h"
 #include "common/metrics/measured.h"

@@ -6,7 +6,6 @@
 #include <exception>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/string_view.h"
 
 namespace slackline::worker {
 namespace {

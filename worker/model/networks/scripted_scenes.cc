@@ -4,8 +4,6 @@
 
 #include <string>
 
-#include "absl/strings/str_cat.h"
-
 namespace slackline::worker {
 namespace {
 

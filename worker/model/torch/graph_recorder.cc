@@ -12,7 +12,6 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <exception>
-#include <string>
 #include <utility>
 
 #include "common/check.h"
