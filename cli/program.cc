@@ -11,9 +11,17 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
+#include "cli/base/command.h"
 #include "cli/base/complain.h"
-#include "cli/commands/command.h"
+#include "cli/commands/check.h"
+#include "cli/commands/checkpoints.h"
+#include "cli/commands/credentials.h"
 #include "cli/commands/evaluate.h"
+#include "cli/commands/packages.h"
+#include "cli/commands/runs.h"
+#include "cli/commands/servers.h"
+#include "cli/commands/status.h"
+#include "cli/commands/train.h"
 #include "cli/doctor/command.h"
 #include "cli/help/command.h"
 #include "cli/prepare/command.h"
@@ -31,12 +39,6 @@ namespace {
 
 constexpr char kAbout[] = "Trains PyTorch models asynchronously, with parameter servers.";
 
-AddedCommand AddDoctor(CLI::App& app, const char* /*program*/) { return AddClass<doctor::Command>(app); }
-AddedCommand AddEvaluate(CLI::App& app, const char* /*program*/) { return AddClass<EvaluateCommand>(app); }
-AddedCommand AddHelp(CLI::App& app, const char* /*program*/) { return AddClass<help::Command>(app); }
-AddedCommand AddPrepare(CLI::App& app, const char* /*program*/) { return AddClass<prepare::Command>(app); }
-AddedCommand AddSlurm(CLI::App& app, const char* program) { return AddClass<slurm::Command>(app, program); }
-
 // The most used commands come first in `slackline --help`, without a heading.
 constexpr char kMostUsed[] = "";
 
@@ -46,12 +48,12 @@ constexpr CommandEntry kCommands[] = {
     {kMostUsed, "status", AddStatus},
     {kMostUsed, "resume", AddResume},
     {"Before a run", "check", AddCheck},
-    {"Before a run", "doctor", AddDoctor},
-    {"Before a run", "prepare", AddPrepare},
+    {"Before a run", "doctor", doctor::AddDoctor},
+    {"Before a run", "prepare", prepare::AddPrepare},
     {"Before a run", "credentials", AddCredentials},
-    {"Before a run", "placement", nullptr},  // AddSlurm() adds it
+    {"Before a run", "placement", slurm::AddPlacement},
     {"Start and change runs", "launch", AddLaunch},
-    {"Start and change runs", "slurm", AddSlurm},
+    {"Start and change runs", "slurm", slurm::AddSlurm},
     {"Start and change runs", "servers", AddServers},
     {"Start and change runs", "checkpoint", AddCheckpoint},
     {"Results", "runs", AddRuns},
@@ -64,8 +66,8 @@ constexpr CommandEntry kCommands[] = {
     {"Compare and plan", "experiment", AddExperiment},
     {"Compare and plan", "simulate", AddSimulate},
     {"Compare and plan", "plan", AddPlan},
-    {"Explain", "help", AddHelp},
-    {"Explain", "completion", nullptr},  // AddHelp() adds it
+    {"Explain", "help", help::AddHelp},
+    {"Explain", "completion", help::AddCompletion},
 };
 
 HelpText MainHelp() {
@@ -111,9 +113,7 @@ int Main(int argc, char** argv) {
   app.set_version_flag("--version", VersionText("slackline"));
   app.require_subcommand(1);
   std::vector<AddedCommand> added;
-  for (const CommandEntry& command : kCommands) {
-    if (command.add != nullptr) added.push_back(command.add(app, argv[0]));
-  }
+  for (const CommandEntry& command : kCommands) added.push_back(command.add(app, argv[0]));
   SetHelp(app, MainHelp());
 
   if (const std::string mistake = SubcommandMistake(app, 1, argc, argv); !mistake.empty()) {
@@ -126,7 +126,7 @@ int Main(int argc, char** argv) {
     return app.exit(error) == 0 ? kExitDone : kExitWrongUse;
   }
   for (const AddedCommand& command : added) {
-    if (command.parsed()) return command.run();
+    if (command.app->parsed()) return command.run();
   }
   return kExitWrongUse;  // not reached: a command is required
 }

@@ -15,10 +15,12 @@
 #include "absl/strings/str_join.h"
 #include "absl/synchronization/notification.h"
 #include "cli/base/complain.h"
+#include "cli/commands/shared_options.h"
 #include "cli/run/run_end.h"
 #include "cli/run/scheduler_client.h"
 #include "common/checkpoint/model_reader.h"
 #include "common/clock.h"
+#include "common/help.h"
 #include "common/job/job_file.h"
 #include "common/metrics/measured.h"
 #include "common/optimizer/averaged_weights.h"
@@ -26,6 +28,33 @@
 
 namespace slackline::cli {
 namespace {
+
+const HelpText kCheckpointHelp = {
+    .example = "slackline checkpoint runs/first",
+    .text =
+        "Training continues meanwhile. The command prints the folder of the checkpoint when it is complete. If no "
+        "checkpoint can be made, the exit code is 1. SIGUSR1 to `slackline train` or to the scheduler has the same "
+        "effect.",
+    .examples = "slackline checkpoint 127.0.0.1:34567"};
+
+const HelpText kCheckpointsHelp = {.example = "slackline checkpoints runs/first",
+                                   .examples = "slackline checkpoints runs/first --verify"};
+
+const HelpText kExportHelp = {
+    .example = "slackline export runs/first model.safetensors",
+    .text =
+        "The file has the model's own parameter names. In PyTorch, load it with safetensors.torch.load_file() and "
+        "load_state_dict().",
+    .examples =
+        "slackline export runs/first model.safetensors --checkpoint best\n"
+        "slackline export runs/first/checkpoints/checkpoint-000003 model.safetensors"};
+
+struct ExportOptions {
+  std::string target;
+  std::string checkpoint;
+  std::string file;
+  std::string which;
+};
 
 namespace fs = std::filesystem;
 
@@ -172,6 +201,37 @@ absl::StatusOr<checkpoint::Choice> ChooseCheckpoint(const fs::path& folder, cons
       names.empty() ? "none: there are no checkpoints" : absl::StrCat(absl::StrJoin(names, ", "), ", or its number")));
 }
 
+int ExportCheckpoint(const std::string& target, const std::string& name, const std::string& file,
+                     const std::string& which, bool quiet) {
+  if (absl::Status replaceable = CheckReplaceable(file); !replaceable.ok()) return Complain(replaceable);
+  const absl::StatusOr<checkpoint::Choice> choice = ChooseFor(target, name);
+  if (!choice.ok()) return Complain(choice.status());
+  for (const std::string& broken : choice->passed_over)
+    std::fprintf(stderr, "slackline: skipped a damaged checkpoint: %s\n", broken.c_str());
+  const absl::StatusOr<std::unique_ptr<checkpoint::ModelReader>> reader = checkpoint::ModelReader::Open(choice->path);
+  if (!reader.ok()) return Complain(reader.status());
+  const std::vector<std::string>& arrays = (*reader)->arrays();
+  const auto average = std::find(arrays.begin(), arrays.end(), kAveragedWeights);
+  if (which == kExportAveraged && average == arrays.end()) {
+    return Complain(
+        absl::NotFoundError(absl::StrCat(choice->path.string(), " has no average of the weights; it has ",
+                                         absl::StrJoin(arrays, ", "), ". A job keeps one with optimizer.ema above 0")));
+  }
+  const bool averaged = average != arrays.end() && which != kExportLast;
+  std::vector<float> weights(choice->manifest.elements());
+  const size_t array = averaged ? static_cast<size_t>(average - arrays.begin()) : 0;
+  if (absl::Status read = (*reader)->Read(array, 0, absl::MakeSpan(weights)); !read.ok()) return Complain(read);
+  const absl::Status written =
+      worker::WriteSafetensors(file, TensorsOf(choice->manifest), weights,
+                               {{"checkpoint", choice->path.filename()}, {"job", choice->manifest.job_name()}});
+  if (!written.ok()) return Complain(written);
+  if (!quiet) std::printf("%s: the %sweights of %s\n", file.c_str(), averaged ? "averaged " : "", choice->path.c_str());
+  return kExitDone;
+}
+
+namespace {
+
+// Makes a checkpoint of a live run, and waits until the checkpoint is whole.
 int MakeCheckpoint(const StatusOptions& run) {
   const absl::StatusOr<std::string> address = FindAddress(run.target);
   if (!address.ok()) return Complain(OrTheEnd(run.target, address.status()));
@@ -192,6 +252,7 @@ int MakeCheckpoint(const StatusOptions& run) {
   return kExitDone;
 }
 
+// Lists the checkpoints of a run folder, or of a folder of checkpoints. `verify`: reads all bytes of each.
 int ListCheckpoints(const std::string& target, bool verify) {
   std::error_code error;
   fs::path folder = target;
@@ -225,32 +286,44 @@ int ListCheckpoints(const std::string& target, bool verify) {
   return all_whole ? kExitDone : kExitFailed;
 }
 
-int ExportCheckpoint(const std::string& target, const std::string& name, const std::string& file,
-                     const std::string& which, bool quiet) {
-  if (absl::Status replaceable = CheckReplaceable(file); !replaceable.ok()) return Complain(replaceable);
-  const absl::StatusOr<checkpoint::Choice> choice = ChooseFor(target, name);
-  if (!choice.ok()) return Complain(choice.status());
-  for (const std::string& broken : choice->passed_over)
-    std::fprintf(stderr, "slackline: skipped a damaged checkpoint: %s\n", broken.c_str());
-  const absl::StatusOr<std::unique_ptr<checkpoint::ModelReader>> reader = checkpoint::ModelReader::Open(choice->path);
-  if (!reader.ok()) return Complain(reader.status());
-  const std::vector<std::string>& arrays = (*reader)->arrays();
-  const auto average = std::find(arrays.begin(), arrays.end(), kAveragedWeights);
-  if (which == kExportAveraged && average == arrays.end()) {
-    return Complain(
-        absl::NotFoundError(absl::StrCat(choice->path.string(), " has no average of the weights; it has ",
-                                         absl::StrJoin(arrays, ", "), ". A job keeps one with optimizer.ema above 0")));
-  }
-  const bool averaged = average != arrays.end() && which != kExportLast;
-  std::vector<float> weights(choice->manifest.elements());
-  const size_t array = averaged ? static_cast<size_t>(average - arrays.begin()) : 0;
-  if (absl::Status read = (*reader)->Read(array, 0, absl::MakeSpan(weights)); !read.ok()) return Complain(read);
-  const absl::Status written =
-      worker::WriteSafetensors(file, TensorsOf(choice->manifest), weights,
-                               {{"checkpoint", choice->path.filename()}, {"job", choice->manifest.job_name()}});
-  if (!written.ok()) return Complain(written);
-  if (!quiet) std::printf("%s: the %sweights of %s\n", file.c_str(), averaged ? "averaged " : "", choice->path.c_str());
-  return kExitDone;
+}  // namespace
+
+AddedCommand AddCheckpoint(CLI::App& app, const char* /*program*/) {
+  const auto run = std::make_shared<StatusOptions>();
+  CLI::App* command = app.add_subcommand("checkpoint", "Make a checkpoint of a run now, and wait for it");
+  AddRun(*command, *run);
+  SetHelp(*command, kCheckpointHelp);
+  return {command, [run] { return MakeCheckpoint(*run); }};
+}
+
+AddedCommand AddCheckpoints(CLI::App& app, const char* /*program*/) {
+  const auto target = std::make_shared<std::string>();
+  const auto verify = std::make_shared<bool>(false);
+  CLI::App* command = app.add_subcommand("checkpoints", "List the checkpoints of a run");
+  command->add_option("RUN", *target, "Run folder, or folder of checkpoints")->required();
+  command->add_flag("--verify", *verify, "Read every byte and compare the checksums");
+  SetHelp(*command, kCheckpointsHelp);
+  return {command, [target, verify] { return ListCheckpoints(*target, *verify); }};
+}
+
+AddedCommand AddExport(CLI::App& app, const char* /*program*/) {
+  const auto options = std::make_shared<ExportOptions>();
+  CLI::App* command = app.add_subcommand("export", "Write the weights of a checkpoint as safetensors");
+  command
+      ->add_option("CHECKPOINT", options->target, "Folder of a checkpoint, or a run folder for its newest checkpoint")
+      ->required();
+  command->add_option("FILE", options->file, "File to write")->required();
+  command
+      ->add_option("--checkpoint", options->checkpoint,
+                   "Name or number of a checkpoint of the run folder, or `best` (needs checkpoint.keep_best)")
+      ->type_name("CHECKPOINT");
+  command
+      ->add_option("--weights", options->which,
+                   "With optimizer.ema: the averaged weights or the last ones. Default: averaged")
+      ->check(CLI::IsMember(std::vector<std::string>{kExportAveraged, kExportLast}));
+  SetHelp(*command, kExportHelp);
+  return {command,
+          [options] { return ExportCheckpoint(options->target, options->checkpoint, options->file, options->which); }};
 }
 
 }  // namespace slackline::cli

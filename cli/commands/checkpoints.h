@@ -6,23 +6,19 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "cli/commands/status.h"
+#include "cli/base/command.h"
 #include "common/checkpoint/folder.h"
 
 namespace slackline::cli {
 
-// Each command prints its result and returns the exit code.
-
-// Makes a checkpoint of a live run, and waits until the checkpoint is whole.
-int MakeCheckpoint(const StatusOptions& run);
-
-// Lists the checkpoints of a run folder, or of a folder of checkpoints. `verify`: reads all bytes of each.
-int ListCheckpoints(const std::string& target, bool verify);
+AddedCommand AddCheckpoint(CLI::App& app, const char* program);
+AddedCommand AddCheckpoints(CLI::App& app, const char* program);
+AddedCommand AddExport(CLI::App& app, const char* program);
 
 // Writes the weights of a checkpoint, or of a run's newest one, as safetensors with the model's own names.
 // `which`: kExportLast, kExportAveraged, or empty for what the run would leave: the average if the job keeps one, else
 // the last weights.
-// `quiet`: prints only errors.
+// `quiet`: prints only errors. Returns the exit code.
 inline constexpr char kExportLast[] = "last", kExportAveraged[] = "averaged";
 int ExportCheckpoint(const std::string& target, const std::string& name, const std::string& file,
                      const std::string& which = "", bool quiet = false);

@@ -1,14 +1,44 @@
 #include "cli/commands/credentials.h"
 
+#include <cstdint>
 #include <cstdio>
+#include <memory>
+#include <optional>
+#include <string>
 
 #include "absl/time/clock.h"
-#include "cli/commands/train.h"
+#include "cli/base/complain.h"
+#include "cli/commands/shared_options.h"
+#include "common/help.h"
 #include "common/security/files.h"
 #include "common/security/make_credentials.h"
 
 namespace slackline::cli {
 namespace {
+
+const HelpText kCredentialsHelp = {
+    .example = "slackline credentials credentials --job first --days 30",
+    .most_used = "--job --days --renew",
+    .groups = {{"Other credentials", "--token"}, {"Replace files", "--force"}},
+    .text =
+        "Makes certificates and keys for security.mode: tls, or a token for security.mode: token. Only you can read "
+        "the files. Existing files stay as they are, unless you give --renew or --force. "
+        "`slackline help security` explains what each mode protects.",
+    .examples =
+        "slackline credentials credentials --job first --renew\n"
+        "slackline credentials --token job.token"};
+
+struct CredentialsOptions {
+  // Folder for certificates and keys, and name of their job. Empty: none are made.
+  std::string folder;
+  std::string job;
+  // Validity of the certificates in days. Absent: a year, or with `renew` the validity of the existing certificates.
+  std::optional<uint32_t> days;
+  // File for a token. Empty: no token is made.
+  std::string token_file;
+  bool force = false;
+  bool renew = false;
+};
 
 // Clocks of machines differ.
 constexpr absl::Duration kEarlier = absl::Minutes(10);
@@ -64,8 +94,6 @@ absl::Status MakeCertificates(const CredentialsOptions& options) {
   return absl::OkStatus();
 }
 
-}  // namespace
-
 int Credentials(const CredentialsOptions& options) {
   if (options.folder.empty() == options.token_file.empty()) {
     return WrongUse("found both a folder and --token, or neither; allowed is exactly one of them");
@@ -81,6 +109,27 @@ int Credentials(const CredentialsOptions& options) {
   if (made.ok()) return kExitDone;
   std::fprintf(stderr, "slackline credentials: %s\n", std::string(made.message()).c_str());
   return absl::IsAlreadyExists(made) || absl::IsInvalidArgument(made) ? kExitWrongUse : kExitFailed;
+}
+
+}  // namespace
+
+AddedCommand AddCredentials(CLI::App& app, const char* /*program*/) {
+  const auto options = std::make_shared<CredentialsOptions>();
+  CLI::App* command = app.add_subcommand("credentials", "Make certificates and keys, or a token, for a job");
+  command->add_option("DIR", options->folder,
+                      "Folder for certificates and keys: a new one, or one that only you may read");
+  command->add_option("--job", options->job, "Name of the job, as in the job file")->type_name("NAME");
+  command
+      ->add_option("--days", options->days,
+                   "Days until the certificates expire. Default: 365, or as before with --renew")
+      ->check(CLI::Range(1, 36500));
+  command->add_option("--token", options->token_file, "Make a token in this file, instead of certificates")
+      ->type_name("FILE");
+  command->add_flag("--renew", options->renew,
+                    "Replace keys and certificates, and keep the authority that signs them. A running job continues");
+  command->add_flag("--force", options->force, "Replace everything, also the authority");
+  SetHelp(*command, kCredentialsHelp);
+  return {command, [options] { return Credentials(*options); }};
 }
 
 }  // namespace slackline::cli

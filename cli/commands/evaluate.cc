@@ -6,9 +6,12 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <optional>
 #include <sstream>
+#include <string>
 #include <system_error>
+#include <vector>
 
 #include <google/protobuf/util/json_util.h>
 #include "absl/status/status.h"
@@ -99,72 +102,58 @@ absl::Status MeasureIn(const fs::path& scratch, const std::vector<std::string>& 
   return absl::AbortedError(absl::StrCat("the process that evaluates was ended: ", end->Describe()));
 }
 
-}  // namespace
+struct EvaluateOptions {
+  std::string target;
+  std::string weights;
+  std::string checkpoint;
+  std::string split;
+  std::string out;
+  std::vector<std::string> overrides;
+};
 
-EvaluateCommand::EvaluateCommand(CLI::App& app) {
-  command_ = app.add_subcommand("evaluate", "Measure the accuracy of weights");
-  command_->add_option("RUN|JOB.yaml", target_, "Run folder, or job file with --weights")->required();
-  CLI::Option* const weights =
-      command_->add_option("--weights", weights_, "Safetensors file. Default: model.safetensors of the run")
-          ->type_name("FILE");
-  command_->add_option("--checkpoint", checkpoint_, "Checkpoint of the run: name, number, `best` or `newest`")
-      ->type_name("CHECKPOINT")
-      ->excludes(weights);
-  command_->add_option("--split", split_, "Images to use. Default: data.evaluation_split")
-      ->check(CLI::IsMember({"train", "validation", "test"}));
-  command_->add_option("--out", out_, "Also write report.json and confusion.csv into this folder")->type_name("FOLDER");
-  command_
-      ->add_option("--set", overrides_,
-                   "Change a setting of the job file, for example data.path=other. May be repeated")
-      ->type_name("KEY=VALUE")
-      ->take_all()
-      ->allow_extra_args(false);
-  SetHelp(*command_, kEvaluateHelp);
-}
-
-bool EvaluateCommand::parsed() const { return command_->parsed(); }
-
-int EvaluateCommand::Run() const {
+// Evaluates the weights. Returns the exit code.
+int Evaluate(const EvaluateOptions& options) {
   std::error_code error;
-  const fs::path target = target_;
+  const fs::path target = options.target;
   const bool run = fs::is_directory(target, error);
-  if (!run && weights_.empty()) {
-    return ComplainOfWrongUse(absl::InvalidArgumentError(absl::StrCat(
-        "found ", target_, " and no weights; allowed is the folder of a run, or a job file with --weights FILE")));
+  if (!run && options.weights.empty()) {
+    return ComplainOfWrongUse(absl::InvalidArgumentError(
+        absl::StrCat("found ", options.target,
+                     " and no weights; allowed is the folder of a run, or a job file with --weights FILE")));
   }
   // Held back from here on, so that what is in the folder goes with it.
   SignalQueue signals;
   const ScratchFolder scratch;
   if (scratch.path().empty()) return Complain(absl::UnavailableError("cannot make a temporary folder"));
-  std::string weights = weights_.empty() ? (target / "model.safetensors").string() : weights_;
+  std::string weights = options.weights.empty() ? (target / "model.safetensors").string() : options.weights;
   std::string shown = weights;
-  if (!checkpoint_.empty()) {
+  if (!options.checkpoint.empty()) {
     weights = scratch.path() / "checkpoint.safetensors";
-    shown = absl::StrCat("checkpoint ", checkpoint_);
-    const int exported =
-        ExportCheckpoint(target_, checkpoint_ == "newest" ? "" : checkpoint_, weights, /*which=*/"", /*quiet=*/true);
+    shown = absl::StrCat("checkpoint ", options.checkpoint);
+    const int exported = ExportCheckpoint(options.target, options.checkpoint == "newest" ? "" : options.checkpoint,
+                                          weights, /*which=*/"", /*quiet=*/true);
     if (exported != kExitDone) return exported;
   } else if (!fs::is_regular_file(weights, error)) {
-    return ComplainOfWrongUse(
-        absl::NotFoundError(absl::StrCat("found no file ", weights,
-                                         weights_.empty() ? "; allowed is a run that is done, or --checkpoint newest"
-                                                          : "; allowed is a safetensors file")));
+    return ComplainOfWrongUse(absl::NotFoundError(
+        absl::StrCat("found no file ", weights,
+                     options.weights.empty() ? "; allowed is a run that is done, or --checkpoint newest"
+                                             : "; allowed is a safetensors file")));
   }
   const absl::StatusOr<fs::path> worker = Sibling("slackline-worker");
   if (!worker.ok()) return Complain(worker.status());
-  const std::string out = out_.empty() ? (scratch.path() / "report").string() : out_;
+  const std::string out = options.out.empty() ? (scratch.path() / "report").string() : options.out;
   std::vector<std::string> command = {
-      *worker,     run ? (target / "job.yaml").string() : target_, "--evaluate", weights, "--out", out, "--name",
+      *worker,     run ? (target / "job.yaml").string() : options.target, "--evaluate", weights, "--out", out, "--name",
       "evaluation"};
-  if (!split_.empty()) command.insert(command.end(), {"--split", split_});
-  for (const std::string& one : overrides_) command.insert(command.end(), {"--set", one});
+  if (!options.split.empty()) command.insert(command.end(), {"--split", options.split});
+  for (const std::string& one : options.overrides) command.insert(command.end(), {"--set", one});
   int code = kExitFailed;
   if (absl::Status measured = MeasureIn(scratch.path(), command, signals, &code); !measured.ok())
     return Complain(measured);
   if (code != kExitDone) return code;
   const absl::StatusOr<wire::EvaluationReport> report = ReadReport(fs::path(out) / "report.json");
   if (!report.ok()) return Complain(report.status());
-  const std::string of = split_.empty() ? "" : absl::StrCat(" of ", split_);
+  const std::string of = options.split.empty() ? "" : absl::StrCat(" of ", options.split);
   const std::string first =
       report->has_map_50()
           ? absl::StrFormat("%s  (%d images%s; %s)", RenderPrecision(*report), report->samples(), of, shown)
@@ -174,8 +163,34 @@ int EvaluateCommand::Run() const {
   std::error_code ignored;
   const bool matrix = fs::exists(fs::path(out) / "confusion.csv", ignored);
   const char* const written = matrix ? "report.json and confusion.csv" : "report.json";
-  if (!out_.empty()) std::printf("\n%s has %s\n", out_.c_str(), written);
+  if (!options.out.empty()) std::printf("\n%s has %s\n", options.out.c_str(), written);
   return kExitDone;
+}
+
+}  // namespace
+
+AddedCommand AddEvaluate(CLI::App& app, const char* /*program*/) {
+  const auto options = std::make_shared<EvaluateOptions>();
+  CLI::App* command = app.add_subcommand("evaluate", "Measure the accuracy of weights");
+  command->add_option("RUN|JOB.yaml", options->target, "Run folder, or job file with --weights")->required();
+  CLI::Option* const weights =
+      command->add_option("--weights", options->weights, "Safetensors file. Default: model.safetensors of the run")
+          ->type_name("FILE");
+  command->add_option("--checkpoint", options->checkpoint, "Checkpoint of the run: name, number, `best` or `newest`")
+      ->type_name("CHECKPOINT")
+      ->excludes(weights);
+  command->add_option("--split", options->split, "Images to use. Default: data.evaluation_split")
+      ->check(CLI::IsMember({"train", "validation", "test"}));
+  command->add_option("--out", options->out, "Also write report.json and confusion.csv into this folder")
+      ->type_name("FOLDER");
+  command
+      ->add_option("--set", options->overrides,
+                   "Change a setting of the job file, for example data.path=other. May be repeated")
+      ->type_name("KEY=VALUE")
+      ->take_all()
+      ->allow_extra_args(false);
+  SetHelp(*command, kEvaluateHelp);
+  return {command, [options] { return Evaluate(*options); }};
 }
 
 }  // namespace slackline::cli

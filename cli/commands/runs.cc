@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <memory>
 #include <set>
 #include <system_error>
 #include <tuple>
@@ -16,8 +17,10 @@
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "cli/base/complain.h"
+#include "cli/commands/shared_options.h"
 #include "cli/run/progress.h"
 #include "cli/run/run_lock.h"
+#include "common/help.h"
 #include "common/json_text.h"
 #include "common/metrics/test_metric.h"
 #include "common/utf8.h"
@@ -25,6 +28,15 @@
 
 namespace slackline::cli {
 namespace {
+
+const HelpText kRunsHelp = {
+    .example = "slackline runs",
+    .text =
+        "Shows the newest run first. A run begins when it is started or resumed. `-` stands for a figure that no file "
+        "tells. `slackline status` shows more of a run. States and columns: slackline help run-folder.",
+    .examples =
+        "slackline runs /scratch/runs\n"
+        "slackline runs --json | jq '.[] | select(.state == \"failed\") | .folder'"};
 
 namespace fs = std::filesystem;
 
@@ -233,6 +245,8 @@ std::string RunsJson(const std::vector<ListedRun>& runs, absl::Time now) {
   return DumpJson(list, 2) + "\n";
 }
 
+namespace {
+
 int ListRuns(const std::string& folder, bool json) {
   const absl::StatusOr<std::vector<ListedRun>> runs = FindRuns(folder);
   if (!runs.ok()) return Complain(runs.status());
@@ -245,6 +259,18 @@ int ListRuns(const std::string& folder, bool json) {
     std::printf("%s", RenderRuns(*runs, now).c_str());
   }
   return kExitDone;
+}
+
+}  // namespace
+
+AddedCommand AddRuns(CLI::App& app, const char* /*program*/) {
+  const auto folder = std::make_shared<std::string>("runs");
+  const auto json = std::make_shared<bool>(false);
+  CLI::App* command = app.add_subcommand("runs", "List the runs of a folder: state, epochs, accuracy, age, size");
+  command->add_option("FOLDER", *folder, "Folder that holds run folders. Default: runs");
+  command->add_flag("--json", *json, "Print a JSON array, with bytes, seconds and shares");
+  SetHelp(*command, kRunsHelp);
+  return {command, [folder, json] { return ListRuns(*folder, *json); }};
 }
 
 }  // namespace slackline::cli

@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "cli/base/command.h"
 #include "cli/run/run_end.h"
 
 namespace slackline::cli {
@@ -42,7 +43,6 @@ std::string RenderRuns(const std::vector<ListedRun>& runs, absl::Time now);
 // Renders a JSON array. Figures that are not known are null.
 std::string RunsJson(const std::vector<ListedRun>& runs, absl::Time now);
 
-// Prints the runs of `folder`, and returns the exit code.
-int ListRuns(const std::string& folder, bool json);
+AddedCommand AddRuns(CLI::App& app, const char* program);
 
 }  // namespace slackline::cli

@@ -1,13 +1,18 @@
 #include "cli/commands/servers.h"
 
+#include <cstdint>
 #include <cstdio>
 #include <filesystem>
+#include <memory>
+#include <string>
 #include <system_error>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/synchronization/notification.h"
 #include "cli/base/complain.h"
+#include "cli/commands/shared_options.h"
 #include "cli/run/report.h"
 #include "cli/run/run_checks.h"
 #include "cli/run/run_end.h"
@@ -15,10 +20,30 @@
 #include "cli/run/scheduler_client.h"
 #include "common/clock.h"
 #include "common/counted.h"
+#include "common/help.h"
 #include "common/job/job_file.h"
 
 namespace slackline::cli {
 namespace {
+
+const HelpText kServersHelp = {
+    .example = "slackline servers add runs/first",
+    .text =
+        "Shards move while training continues; workers that push to a moving shard wait for some tenths of a second. "
+        "`slackline train` starts the added servers. Without it, start them by hand: slackline-ps JOB.yaml "
+        "--scheduler RUN/scheduler.address --name NAME.\n\n"
+        "Shards do not move with durability.mode: replicated. More: slackline help resize.",
+    .examples =
+        "slackline servers add runs/first --count 2 --wait 0\n"
+        "slackline servers drain runs/first ps-1"};
+
+struct ServersOptions {
+  StatusOptions run;
+  uint32_t add = 0;
+  std::vector<std::string> drain;
+  // Time to wait for the change; 0: does not wait.
+  absl::Duration wait = absl::Seconds(120);
+};
 
 constexpr absl::Duration kPoll = absl::Milliseconds(100);
 constexpr absl::Duration kServersCallTimeout = absl::Seconds(5);
@@ -91,8 +116,8 @@ absl::Status CheckRoom(const ServersOptions& options) {
   return job.ok() ? CheckFreePorts(*job, options.add) : job.status();
 }
 
-}  // namespace
-
+// Changes the servers of a run, prints, and returns the exit code: 0 once all shards are where they are to be; without
+// waiting, 0 once the scheduler has accepted the change.
 int ChangeServers(const ServersOptions& options) {
   const absl::StatusOr<std::string> address = FindAddress(options.run.target);
   if (!address.ok()) return Complain(OrTheEnd(options.run.target, address.status()));
@@ -111,6 +136,37 @@ int ChangeServers(const ServersOptions& options) {
   std::printf("the run will have %d server%s\n", *servers, *servers == 1 ? "" : "s");
   std::fflush(stdout);
   return options.wait > absl::ZeroDuration() ? Await(scheduler, options.wait) : kExitDone;
+}
+
+}  // namespace
+
+AddedCommand AddServers(CLI::App& app, const char* /*program*/) {
+  const auto options = std::make_shared<ServersOptions>();
+  CLI::App* command = app.add_subcommand("servers", "Add servers to a run, or remove some, while it trains");
+  command->require_subcommand(1);
+  SetHelp(*command, kServersHelp);
+  const auto add = [&](const char* name, const char* what) {
+    CLI::App* verb = command->add_subcommand(name, what);
+    AddRun(*verb, options->run);
+    verb->add_option_function<double>(
+            "--wait", [options](double seconds) { options->wait = absl::Seconds(seconds); },
+            "Time to wait until the shards have moved; 0: do not wait. Default: 120")
+        ->type_name("SECONDS")
+        ->check(CLI::Range(0.0, 1e6));
+    SetHelp(*verb, kServersHelp);
+    return verb;
+  };
+  CLI::App* more = add("add", "Add servers, which take shards from the others");
+  options->add = 1;
+  more->add_option("--count", options->add, "Number of servers to add")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 10000));
+  CLI::App* fewer = add("drain", "Remove servers, whose shards move to the others");
+  fewer->add_option("NAME", options->drain, "Names of the servers, as `slackline status` shows them")->required();
+  return {command, [options] {
+            if (!options->drain.empty()) options->add = 0;
+            return ChangeServers(*options);
+          }};
 }
 
 }  // namespace slackline::cli

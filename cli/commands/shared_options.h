@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "cli/commands/command.h"
 #include "cli/commands/status.h"
 #include "cli/run/script.h"
 
@@ -40,11 +39,6 @@ inline void AddScript(CLI::App& command, ScriptOptions& options) {
   command.add_option("ARGS", options.arguments, "Arguments of the script, after --");
   command.add_option("--python", options.python, "Python interpreter that has the package slackline. Default: python3")
       ->type_name("PROGRAM");
-}
-
-// Returns a command that runs `run` once the user has called it.
-inline AddedCommand Added(const CLI::App* command, std::function<int()> run) {
-  return {[command] { return command->parsed(); }, std::move(run)};
 }
 
 }  // namespace slackline::cli

@@ -16,6 +16,7 @@
 #include "absl/strings/str_split.h"
 #include "cli/base/complain.h"
 #include "cli/base/signals.h"
+#include "cli/commands/shared_options.h"
 #include "cli/run/not_started.h"
 #include "cli/run/page_status.h"
 #include "cli/run/progress.h"
@@ -26,12 +27,23 @@
 #include "cli/run/status_view.h"
 #include "common/address.h"
 #include "common/clock.h"
+#include "common/help.h"
 #include "common/job/job_file.h"
 #include "common/security/security.h"
 #include "scheduler/base/message_json.h"
 
 namespace slackline::cli {
 namespace {
+
+const HelpText kStatusHelp = {.example = "slackline status runs/first --watch",
+                              .most_used = "--watch --json --job",
+                              .text = "Exit codes: slackline help status.",
+                              .examples =
+                                  "slackline status runs/fashion-mnist-mlp-20250131-120000\n"
+                                  "slackline status runs/first --json | jq .workers\n"
+                                  "slackline status 127.0.0.1:34567 --watch\n"
+                                  "slackline status node1:7000 --job job.yaml\n"
+                                  "slackline status http://127.0.0.1:8080/ --watch"};
 
 namespace fs = std::filesystem;
 
@@ -44,7 +56,7 @@ constexpr absl::Duration kAwayMax = absl::Seconds(60);
 // The same for a run that SLURM has not started yet: its queue serves many.
 constexpr absl::Duration kQueueEvery = absl::Seconds(30);
 
-int Complain(const std::string& message, int exit_code) {
+int EndWith(const std::string& message, int exit_code) {
   std::fprintf(stderr, "slackline: %s\n", message.c_str());
   return exit_code;
 }
@@ -52,7 +64,7 @@ int Complain(const std::string& message, int exit_code) {
 // For a run that no scheduler answers for; `no_answer` says where it was looked for.
 int ShowEnd(const fs::path& run, const std::string& no_answer, bool json) {
   const absl::StatusOr<wire::JobStatus> end = ReadEnd(run);
-  if (!end.ok()) return Complain(std::string(end.status().message()), kExitWrongUse);
+  if (!end.ok()) return EndWith(std::string(end.status().message()), kExitWrongUse);
   if (json) {
     std::printf("%s\n", scheduler::ToJson(*end).c_str());
   } else {
@@ -126,7 +138,7 @@ int ShowRun(const fs::path& run, const std::shared_ptr<const rpc::Protection>& p
   if (shown.ok() && !json) std::printf("%s", RenderNotStarted(run, processes).c_str());
   if (shown.ok()) return *shown;
   if (Refused(shown.status()) || absl::IsUnimplemented(shown.status())) {
-    return Complain(std::string(shown.status().message()), kExitFailed);
+    return EndWith(std::string(shown.status().message()), kExitFailed);
   }
   return ShowEnd(run, NoAnswer(*address), json);
 }
@@ -167,7 +179,7 @@ int Watch(const StatusOptions& options, const std::shared_ptr<const rpc::Protect
       tty ? Redraw(Render(answer->status)) : lines.Show(answer->status, answered);
       if (HasEnded(answer->status)) return ExitCodeOfLive(answer->status);
     } else if (Refused(status)) {
-      return Complain(std::string(status.message()), kExitFailed);
+      return EndWith(std::string(status.message()), kExitFailed);
     } else {
       const std::string why = address.ok() ? NoAnswer(*address) : std::string(address.status().message());
       const bool long_ago = SteadyTime().Now() - answered > kAwayMax;
@@ -176,7 +188,7 @@ int Watch(const StatusOptions& options, const std::shared_ptr<const rpc::Protect
       if (folder && !pending && (long_ago || !end.ok() || end->state() != kAway)) {
         return ShowEnd(options.target, why, /*json=*/false);
       }
-      if (long_ago && !pending) return Complain(why, kExitFailed);
+      if (long_ago && !pending) return EndWith(why, kExitFailed);
       lines.Say(pending ? end->reason()
                         : absl::StrCat(why, " for ", RenderTime(absl::ToDoubleSeconds(SteadyTime().Now() - answered))));
       // Whoever is started is given time to answer.
@@ -214,6 +226,9 @@ absl::StatusOr<std::shared_ptr<const rpc::Protection>> FindProtection(const Stat
   return security->To(security::Role::kScheduler);
 }
 
+namespace {
+
+// Prints the status, and returns the exit code: kExitDone if the run continues or is done.
 int Status(const StatusOptions& options) {
   // Before gRPC has threads.
   std::optional<SignalQueue> signals;
@@ -224,7 +239,7 @@ int Status(const StatusOptions& options) {
   const bool folder = fs::is_directory(options.target, error);
   if (folder && !options.watch) return ShowRun(options.target, *protection, options.json);
   if (!folder && !AddressMistake(options.target).empty() && PageAddress(options.target).empty()) {
-    return Complain(
+    return EndWith(
         absl::StrCat("found '", options.target,
                      "'; allowed is a run folder, HOST:PORT, or the address of a status page (http:// and HOST:PORT)"),
         kExitWrongUse);
@@ -233,11 +248,23 @@ int Status(const StatusOptions& options) {
   const absl::StatusOr<int> answer = ShowLive(Ask(options.target, *protection), options.json);
   if (answer.ok()) return *answer;
   const absl::Status& shown = answer.status();
-  if (Refused(shown) || absl::IsUnimplemented(shown)) return Complain(std::string(shown.message()), kExitFailed);
+  if (Refused(shown) || absl::IsUnimplemented(shown)) return EndWith(std::string(shown.message()), kExitFailed);
   // Somebody was there.
   const bool closed = *protection == nullptr && absl::StrContains(shown.message(), "Socket closed");
   const char* const hint = closed ? ", or it wants certificates, which --job names" : "";
-  return Complain(absl::StrCat(NoAnswer(options.target), " (the run has ended", hint, "?)"), kExitFailed);
+  return EndWith(absl::StrCat(NoAnswer(options.target), " (the run has ended", hint, "?)"), kExitFailed);
+}
+
+}  // namespace
+
+AddedCommand AddStatus(CLI::App& app, const char* /*program*/) {
+  const auto options = std::make_shared<StatusOptions>();
+  CLI::App* command = app.add_subcommand("status", "Show the progress, workers and servers of a run");
+  AddRun(*command, *options, "Run folder, HOST:PORT of the scheduler, or address of the status page");
+  auto* watch = command->add_flag("--watch", options->watch, "Show the status every second until the run ends");
+  command->add_flag("--json", options->json, "Print JSON, with the fields of docs/status-fields.md")->excludes(watch);
+  SetHelp(*command, kStatusHelp);
+  return {command, [options] { return Status(*options); }};
 }
 
 }  // namespace slackline::cli

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "cli/base/command.h"
 #include "common/rpc/channel.h"
 
 namespace slackline::cli {
@@ -29,7 +30,6 @@ absl::StatusOr<std::string> FindAddress(const std::string& target);
 // Returns how to connect to the target's scheduler; null: in plain text.
 absl::StatusOr<std::shared_ptr<const rpc::Protection>> FindProtection(const StatusOptions& options);
 
-// Prints the status, and returns the exit code: kExitDone if the run continues or is done.
-int Status(const StatusOptions& options);
+AddedCommand AddStatus(CLI::App& app, const char* program);
 
 }  // namespace slackline::cli

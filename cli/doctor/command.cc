@@ -1,7 +1,9 @@
 #include "cli/doctor/command.h"
 
 #include <CLI/CLI.hpp>
+#include <memory>
 
+#include "cli/doctor/doctor.h"
 #include "common/folder_name.h"
 #include "common/help.h"
 
@@ -24,35 +26,35 @@ const HelpText kDoctorHelp = {
 
 }  // namespace
 
-Command::Command(CLI::App& app) {
-  command_ = app.add_subcommand("doctor", "Check a machine or an allocation before a run");
-  command_->add_option("JOB", options_.job_file, "Job file (YAML). Default: a job of default settings");
-  command_
-      ->add_option("--set", options_.overrides,
+AddedCommand AddDoctor(CLI::App& app, const char* /*program*/) {
+  const auto options = std::make_shared<DoctorOptions>();
+  CLI::App* command = app.add_subcommand("doctor", "Check a machine or an allocation before a run");
+  command->add_option("JOB", options->job_file, "Job file (YAML). Default: a job of default settings");
+  command
+      ->add_option("--set", options->overrides,
                    "Change a setting of the job file, for example cluster.workers=4. May be repeated")
       ->type_name("KEY=VALUE")
       ->expected(1)
       ->take_all();
-  command_
-      ->add_option("--run-folder", options_.run_folder,
+  command
+      ->add_option("--run-folder", options->run_folder,
                    "Folder in which the run will write. Default: output.folder, or runs")
       ->type_name("FOLDER")
       ->check(FolderMistake);
-  command_
-      ->add_option("--parameters", options_.parameters,
+  command
+      ->add_option("--parameters", options->parameters,
                    "Number of parameters of the model, if the job file does not tell it")
       ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 44));
-  command_->add_option("--disk-megabytes", options_.disk_megabytes, "Megabytes to write to each disk")
+  command->add_option("--disk-megabytes", options->disk_megabytes, "Megabytes to write to each disk")
       ->capture_default_str()
       ->check(CLI::Range(1, 65536));
-  command_->add_flag("--json", options_.json, "Print JSON");
+  command->add_flag("--json", options->json, "Print JSON");
   // The doctor passes these to the doctors of the other nodes.
-  command_->add_option("--report-to", options_.report_to)->group("");
-  command_->add_option("--token", options_.token)->group("");
-  command_->add_option("--nodes", options_.nodes)->group("");
-  SetHelp(*command_, kDoctorHelp);
+  command->add_option("--report-to", options->report_to)->group("");
+  command->add_option("--token", options->token)->group("");
+  command->add_option("--nodes", options->nodes)->group("");
+  SetHelp(*command, kDoctorHelp);
+  return {command, [options] { return Doctor(*options); }};
 }
-
-bool Command::parsed() const { return command_->parsed(); }
 
 }  // namespace slackline::cli::doctor

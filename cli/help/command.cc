@@ -2,6 +2,8 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -39,60 +41,62 @@ std::string List() {
                       "Show the options of a command with: slackline COMMAND --help\n");
 }
 
+int ShowTopic(const CLI::App& app, const std::string& wanted) {
+  if (wanted.empty()) {
+    Show(List());
+    return kExitDone;
+  }
+  for (const Topic& topic : Topics()) {
+    if (topic.name != wanted) continue;
+    Show(PlainText(topic.markdown));
+    return kExitDone;
+  }
+  std::vector<std::string> known = Names();
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+    if (command->get_name() == wanted) {
+      // Some commands are programs of their own, which know their options.
+      return Complain(Become("/proc/self/exe", {wanted, "--help"}));
+    }
+    known.push_back(command->get_name());
+  }
+  const std::string nearest = NearestWord(wanted, known);
+  std::fprintf(stderr, "slackline help: found the unknown topic '%s'%s\n%s", wanted.c_str(),
+               nearest.empty() ? "" : absl::StrCat("; did you mean '", nearest, "'?").c_str(),
+               WrapText(absl::StrCat("Topics: ", absl::StrJoin(Names(), ", ")), "", "  ").c_str());
+  return kExitWrongUse;
+}
+
 }  // namespace
 
-Command::Command(CLI::App& app) : app_(app) {
-  help_command_ = app.add_subcommand("help", "Explain a topic, or list the topics");
-  help_command_->add_option("TOPIC", topic_, "Name of a topic or of a command. Without it, the topics are listed")
+AddedCommand AddHelp(CLI::App& app, const char* /*program*/) {
+  const auto wanted = std::make_shared<std::string>();
+  CLI::App* command = app.add_subcommand("help", "Explain a topic, or list the topics");
+  command->add_option("TOPIC", *wanted, "Name of a topic or of a command. Without it, the topics are listed")
       ->type_name(absl::StrCat("TEXT:{", absl::StrJoin(Names(), ","), "}"));
-  SetHelp(*help_command_,
+  SetHelp(*command,
           {.example = "slackline help resume",
            .text = "The pages are those of docs/, as they were when this program was built. On a terminal they appear "
                    "in your pager ($PAGER, or less).",
            .examples = "slackline help\nslackline help run-folder | grep csv"});
-  completion_command_ = app.add_subcommand("completion", "Print a script that completes commands in your shell");
-  completion_command_->add_option("SHELL", shell_, "Your shell: bash, zsh or fish")
+  return {command, [&app, wanted] { return ShowTopic(app, *wanted); }};
+}
+
+AddedCommand AddCompletion(CLI::App& app, const char* /*program*/) {
+  const auto shell = std::make_shared<std::string>();
+  CLI::App* command = app.add_subcommand("completion", "Print a script that completes commands in your shell");
+  command->add_option("SHELL", *shell, "Your shell: bash, zsh or fish")
       ->required()
       ->check(CLI::IsMember({"bash", "zsh", "fish"}));
-  SetHelp(*completion_command_,
+  SetHelp(*command,
           {.example = "eval \"$(slackline completion bash)\"",
            .text = "The script completes commands, options, and words that an option allows. An installed Slackline "
                    "brings the scripts along.",
            .examples = "slackline completion zsh >~/.zfunc/_slackline\n"
                        "slackline completion fish >~/.config/fish/completions/slackline.fish"});
-}
-
-bool Command::parsed() const { return help_command_->parsed() || completion_command_->parsed(); }
-
-int Command::Run() const {
-  if (help_command_->parsed()) return ShowTopic();
-  std::fputs(CompletionScript(app_, shell_).c_str(), stdout);
-  return kExitDone;
-}
-
-int Command::ShowTopic() const {
-  if (topic_.empty()) {
-    Show(List());
-    return kExitDone;
-  }
-  for (const Topic& topic : Topics()) {
-    if (topic.name != topic_) continue;
-    Show(PlainText(topic.markdown));
-    return kExitDone;
-  }
-  std::vector<std::string> known = Names();
-  for (const CLI::App* command : app_.get_subcommands([](const CLI::App*) { return true; })) {
-    if (command->get_name() == topic_) {
-      // Some commands are programs of their own, which know their options.
-      return Complain(Become("/proc/self/exe", {topic_, "--help"}));
-    }
-    known.push_back(command->get_name());
-  }
-  const std::string nearest = NearestWord(topic_, known);
-  std::fprintf(stderr, "slackline help: found the unknown topic '%s'%s\n%s", topic_.c_str(),
-               nearest.empty() ? "" : absl::StrCat("; did you mean '", nearest, "'?").c_str(),
-               WrapText(absl::StrCat("Topics: ", absl::StrJoin(Names(), ", ")), "", "  ").c_str());
-  return kExitWrongUse;
+  return {command, [&app, shell] {
+            std::fputs(CompletionScript(app, *shell).c_str(), stdout);
+            return kExitDone;
+          }};
 }
 
 }  // namespace slackline::cli::help

@@ -2,8 +2,11 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <memory>
+#include <string>
 
 #include "cli/base/complain.h"
+#include "cli/prepare/prepare.h"
 #include "common/folder_name.h"
 #include "common/help.h"
 
@@ -37,65 +40,67 @@ const HelpText kPrepareHelp = {
         "slackline prepare /usr/share/datasets/fashion-mnist prepared\n"
         "slackline prepare --verify prepared"};
 
-}  // namespace
-
-Command::Command(CLI::App& app) {
-  command_ = app.add_subcommand("prepare", "Convert images for training: one shape, splits, checksums");
-  command_->add_option("SOURCE", options_.source, "Folder of the images");
-  command_->add_option("OUT", options_.folder, "Folder for the result, new or empty");
-  command_
-      ->add_option("--labels", options_.label_file,
-                   "CSV file with the columns path (below SOURCE), label, and optionally split")
-      ->type_name("FILE");
-  command_
-      ->add_option(
-          "--size", options_.size,
-          "Scale all images to this size. Default: the size of the first image; images of another size are skipped")
-      ->type_name("N|WxH");
-  command_->add_option("--fit", options_.fit, "Stretch images of another shape, or crop their middle")
-      ->capture_default_str()
-      ->type_name("stretch|crop");
-  command_->add_flag("--grey", options_.grey, "Write one channel. Default: three channels, or one for IDX files");
-  command_
-      ->add_option("--dtype", options_.dtype,
-                   "Type of a pixel. float16 keeps the precision of 16-bit PNG and of scaling")
-      ->capture_default_str()
-      ->type_name("uint8|float16");
-  command_
-      ->add_option("--split", options_.split,
-                   "Fractions of each class. Default: the splits of SOURCE, or train=0.8,validation=0.1,test=0.1")
-      ->type_name("SPLIT=F,...");
-  command_
-      ->add_option("--folds", options_.folds, "Divide each class into K parts, one of which is test. Replaces --split")
-      ->type_name("K")
-      ->check(CLI::Range(2, 1000));
-  command_->add_option("--fold", options_.fold, "With --folds: the part that is test")
-      ->type_name("1..K")
-      ->capture_default_str();
-  command_->add_option("--seed", options_.seed, "Seed of the splits and of their order")->capture_default_str();
-  command_->add_option("--jobs", options_.jobs, "Threads that decode images. Default: one per core")
-      ->type_name("N")
-      ->check(CLI::Range(1, 1024));
-  command_->add_option("--shard-images", options_.shard_images, "Images per file. Default: as many as fit into 64 MiB")
-      ->type_name("N")
-      ->check(CLI::Range(1, 16777216));
-  command_->add_flag("--overwrite", options_.overwrite, "Start again if OUT was made with other settings");
-  command_->add_flag("--quiet", options_.quiet, "Show no progress");
-  command_->add_option("--verify", verified_, "Only compare the files of this folder with their checksums")
-      ->type_name("OUT")
-      ->check(FolderMistake);
-  SetHelp(*command_, kPrepareHelp);
-}
-
-bool Command::parsed() const { return command_->parsed(); }
-
-int Command::Run() const {
-  const bool verify = !verified_.empty();
-  if (verify ? !options_.source.empty() : options_.source.empty() || options_.folder.empty()) {
+// Prepares images, or verifies those in the folder `verified`. Returns the exit code.
+int PrepareOrVerify(const PrepareOptions& options, const std::string& verified) {
+  const bool verify = !verified.empty();
+  if (verify ? !options.source.empty() : options.source.empty() || options.folder.empty()) {
     std::fprintf(stderr, "slackline prepare: allowed are SOURCE and OUT, or --verify OUT alone\n");
     return kExitWrongUse;
   }
-  return verify ? VerifyPrepared(verified_) : Prepare(options_);
+  return verify ? VerifyPrepared(verified) : Prepare(options);
+}
+
+}  // namespace
+
+AddedCommand AddPrepare(CLI::App& app, const char* /*program*/) {
+  const auto options = std::make_shared<PrepareOptions>();
+  const auto verified = std::make_shared<std::string>();
+  CLI::App* command = app.add_subcommand("prepare", "Convert images for training: one shape, splits, checksums");
+  command->add_option("SOURCE", options->source, "Folder of the images");
+  command->add_option("OUT", options->folder, "Folder for the result, new or empty");
+  command
+      ->add_option("--labels", options->label_file,
+                   "CSV file with the columns path (below SOURCE), label, and optionally split")
+      ->type_name("FILE");
+  command
+      ->add_option(
+          "--size", options->size,
+          "Scale all images to this size. Default: the size of the first image; images of another size are skipped")
+      ->type_name("N|WxH");
+  command->add_option("--fit", options->fit, "Stretch images of another shape, or crop their middle")
+      ->capture_default_str()
+      ->type_name("stretch|crop");
+  command->add_flag("--grey", options->grey, "Write one channel. Default: three channels, or one for IDX files");
+  command
+      ->add_option("--dtype", options->dtype,
+                   "Type of a pixel. float16 keeps the precision of 16-bit PNG and of scaling")
+      ->capture_default_str()
+      ->type_name("uint8|float16");
+  command
+      ->add_option("--split", options->split,
+                   "Fractions of each class. Default: the splits of SOURCE, or train=0.8,validation=0.1,test=0.1")
+      ->type_name("SPLIT=F,...");
+  command
+      ->add_option("--folds", options->folds, "Divide each class into K parts, one of which is test. Replaces --split")
+      ->type_name("K")
+      ->check(CLI::Range(2, 1000));
+  command->add_option("--fold", options->fold, "With --folds: the part that is test")
+      ->type_name("1..K")
+      ->capture_default_str();
+  command->add_option("--seed", options->seed, "Seed of the splits and of their order")->capture_default_str();
+  command->add_option("--jobs", options->jobs, "Threads that decode images. Default: one per core")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1024));
+  command->add_option("--shard-images", options->shard_images, "Images per file. Default: as many as fit into 64 MiB")
+      ->type_name("N")
+      ->check(CLI::Range(1, 16777216));
+  command->add_flag("--overwrite", options->overwrite, "Start again if OUT was made with other settings");
+  command->add_flag("--quiet", options->quiet, "Show no progress");
+  command->add_option("--verify", *verified, "Only compare the files of this folder with their checksums")
+      ->type_name("OUT")
+      ->check(FolderMistake);
+  SetHelp(*command, kPrepareHelp);
+  return {command, [options, verified] { return PrepareOrVerify(*options, *verified); }};
 }
 
 }  // namespace slackline::cli::prepare

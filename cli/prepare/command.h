@@ -1,30 +1,10 @@
-// The flags of `slackline prepare`.
+// `slackline prepare` on the command line.
 #pragma once
 
-#include "cli/prepare/prepare.h"
-
-namespace CLI {
-class App;
-}
+#include "cli/base/command.h"
 
 namespace slackline::cli::prepare {
 
-// Command-line options of `slackline prepare`, and the command itself.
-//
-// Thread-safety: none.
-class Command {
- public:
-  // Adds the command to `app`, which must outlive it.
-  explicit Command(CLI::App& app);
-
-  bool parsed() const;
-  // Prepares or verifies images. Returns the exit code.
-  int Run() const;
-
- private:
-  PrepareOptions options_;
-  std::string verified_;
-  CLI::App* command_ = nullptr;
-};
+AddedCommand AddPrepare(CLI::App& app, const char* program);
 
 }  // namespace slackline::cli::prepare

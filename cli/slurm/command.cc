@@ -1,9 +1,17 @@
 #include "cli/slurm/command.h"
 
 #include <CLI/CLI.hpp>
+#include <functional>
+#include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "cli/commands/shared_options.h"
+#include "cli/slurm/launch.h"
+#include "cli/slurm/node.h"
+#include "cli/slurm/placement.h"
+#include "cli/slurm/submit.h"
 #include "common/folder_name.h"
 #include "common/help.h"
 
@@ -52,9 +60,6 @@ constexpr char kInterfaceHelp[] =
     "Network interface of the nodes, or their network as ADDRESS/BITS. Default: network.interface, or the address of "
     "the node's name";
 constexpr char kStopHelp[] = "Save the run so many seconds before the wall limit";
-constexpr char kSettingHelp[] = "Change a setting of the job file, for example optimizer.lr=0.1. May be repeated";
-constexpr char kFolderHelp[] =
-    "Run folder, which all nodes must see. Default: output.folder, or a new folder below runs/";
 
 void AddWorkers(CLI::App& command, ScriptOptions& options) {
   CLI::Option* const script =
@@ -86,105 +91,99 @@ void AddSrun(CLI::App& command, std::vector<std::string>& options) {
       });
 }
 
-}  // namespace
+// Adds what `submit` and `run` have in common before the wall limit.
+void AddRunOptions(CLI::App& command, auto& options, const char* folder_help) {
+  command.add_option("JOB", options.job_file, "Job file (YAML)");
+  AddOverrides(command, options.overrides);
+  command.add_option("--run-folder", options.run_folder, folder_help)->type_name("FOLDER")->check(FolderMistake);
+  command.add_flag("--resume", options.resume, "Continue the run in --run-folder from its newest checkpoint");
+  command.add_option("--interface", options.interface, kInterfaceHelp)->type_name("NAME|NETWORK");
+}
 
-Command::Command(CLI::App& app, const std::string& program) {
-  slurm_ = app.add_subcommand("slurm", "Run a job under SLURM");
-  slurm_->require_subcommand(1);
-
-  submit_command_ = slurm_->add_subcommand("submit", "Make a run folder and a batch script, and submit the script");
-  submit_command_->add_option("JOB", submit_.job_file, "Job file (YAML)");
-  submit_command_->add_option("--set", submit_.overrides, kSettingHelp)
-      ->type_name("KEY=VALUE")
-      ->expected(1)
-      ->take_all()
-      ->allow_extra_args(false);
-  submit_command_->add_option("--run-folder", submit_.run_folder, kFolderHelp)
-      ->type_name("FOLDER")
-      ->check(FolderMistake);
-  submit_command_->add_flag("--resume", submit_.resume, "Continue the run in --run-folder from its newest checkpoint");
-  submit_command_->add_option("--interface", submit_.interface, kInterfaceHelp)->type_name("NAME|NETWORK");
-  submit_command_->add_option("--stop-before", submit_.stop_before_s, kStopHelp)
+std::function<int()> AddSubmit(CLI::App& slurm) {
+  const auto options = std::make_shared<SubmitOptions>();
+  CLI::App& command = *slurm.add_subcommand("submit", "Make a run folder and a batch script, and submit the script");
+  AddRunOptions(command, *options,
+                "Run folder, which all nodes must see. Default: output.folder, or a new folder below runs/");
+  command.add_option("--stop-before", options->stop_before_s, kStopHelp)
       ->type_name("SECONDS")
       ->capture_default_str()
       ->check(CLI::Range(1.0, 86400.0));
-  submit_command_->add_flag("!--no-requeue", submit_.requeue,
-                            "End at the wall limit, and do not go back into the queue");
-  AddWorkers(*submit_command_, submit_.script);
-  AddSrun(*submit_command_, submit_.srun);
-  submit_command_->add_flag("--dry-run", submit_.dry_run, "Print the batch script, and submit nothing");
-  submit_command_->add_option("SBATCH", submit_.sbatch, "Options for sbatch, after --");
-  SetHelp(*submit_command_, kSubmitHelp);
+  command.add_flag("!--no-requeue", options->requeue, "End at the wall limit, and do not go back into the queue");
+  AddWorkers(command, options->script);
+  AddSrun(command, options->srun);
+  command.add_flag("--dry-run", options->dry_run, "Print the batch script, and submit nothing");
+  command.add_option("SBATCH", options->sbatch, "Options for sbatch, after --");
+  SetHelp(command, kSubmitHelp);
+  return [options] {
+    // With --resume the first of the options for sbatch takes the place of the job file.
+    if (options->resume && options->job_file.starts_with("-")) {
+      options->sbatch.insert(options->sbatch.begin(), std::exchange(options->job_file, ""));
+    }
+    return Submit(*options);
+  };
+}
 
-  run_.program = program;
-  run_command_ = slurm_->add_subcommand("run", "Run a job in this allocation; for batch scripts");
-  run_command_->add_option("JOB", run_.job_file, "Job file (YAML)");
-  run_command_->add_option("--set", run_.overrides, kSettingHelp)
-      ->type_name("KEY=VALUE")
-      ->expected(1)
-      ->take_all()
-      ->allow_extra_args(false);
-  run_command_
-      ->add_option("--run-folder", run_.run_folder,
-                   "Run folder, which all nodes must see. Default: output.folder, or runs/NAME-slurm-JOBID")
-      ->type_name("FOLDER")
-      ->check(FolderMistake);
-  run_command_->add_flag("--resume", run_.resume, "Continue the run in --run-folder from its newest checkpoint");
-  run_command_->add_option("--interface", run_.interface, kInterfaceHelp)->type_name("NAME|NETWORK");
-  run_command_
-      ->add_option_function<double>(
-          "--stop-before", [this](double seconds) { run_.stop_before = absl::Seconds(seconds); },
+std::function<int()> AddRun(CLI::App& slurm, const char* program) {
+  const auto options = std::make_shared<LaunchOptions>();
+  options->program = program;
+  CLI::App& command = *slurm.add_subcommand("run", "Run a job in this allocation; for batch scripts");
+  AddRunOptions(command, *options,
+                "Run folder, which all nodes must see. Default: output.folder, or runs/NAME-slurm-JOBID");
+  command
+      .add_option_function<double>(
+          "--stop-before", [options](double seconds) { options->stop_before = absl::Seconds(seconds); },
           std::string(kStopHelp) + ". Default: 120")
       ->type_name("SECONDS")
       ->check(CLI::Range(1.0, 86400.0));
-  run_command_->add_flag("!--no-requeue", run_.requeue, "End at the wall limit, and do not go back into the queue");
-  AddWorkers(*run_command_, run_.script);
-  AddSrun(*run_command_, run_.srun);
-  SetHelp(*run_command_, kRunHelp);
-
-  node_command_ =
-      slurm_->add_subcommand("node", "Supervise the processes of one node; started by `slackline slurm run`");
-  node_command_->add_option("--meeting", node_.meeting, "Folder of this attempt, in the run folder")
-      ->type_name("FOLDER")
-      ->required();
-  node_command_->add_option("--interface", node_.interface, kInterfaceHelp)->type_name("NAME|NETWORK");
-  node_command_->add_flag("!--no-requeue", node_.requeue, "Do not go back into the queue if the launcher is lost");
-  node_command_
-      ->add_option_function<double>(
-          "--patience", [this](double seconds) { node_.patience = absl::Seconds(seconds); },
-          "Time to wait for the plan of the nodes")
-      ->type_name("SECONDS");
-  SetHelp(*node_command_, {});
-  SetHelp(*slurm_, kSlurmHelp);
-
-  placement_command_ = app.add_subcommand("placement", "Show which process of a job would run on which node");
-  placement_command_->add_option("JOB", placement_.job_file, "Job file (YAML)")->required();
-  placement_command_->add_option("--set", placement_.overrides, kSettingHelp)
-      ->type_name("KEY=VALUE")
-      ->expected(1)
-      ->take_all()
-      ->allow_extra_args(false);
-  placement_command_
-      ->add_option("--nodes", placement_.nodes, "Nodes of this SLURM cluster. Default: the nodes of the allocation")
-      ->type_name("NAMES");
-  placement_command_->add_option("--count", placement_.count, "Number of nodes, if their names are not known")
-      ->check(CLI::Range(1, 100000));
-  SetHelp(*placement_command_, kPlacementHelp);
+  command.add_flag("!--no-requeue", options->requeue, "End at the wall limit, and do not go back into the queue");
+  AddWorkers(command, options->script);
+  AddSrun(command, options->srun);
+  SetHelp(command, kRunHelp);
+  return [options] { return Launch(*options); };
 }
 
-bool Command::parsed() const { return slurm_->parsed() || placement_command_->parsed(); }
+std::function<int()> AddNode(CLI::App& slurm) {
+  const auto options = std::make_shared<NodeOptions>();
+  CLI::App& command =
+      *slurm.add_subcommand("node", "Supervise the processes of one node; started by `slackline slurm run`");
+  command.add_option("--meeting", options->meeting, "Folder of this attempt, in the run folder")
+      ->type_name("FOLDER")
+      ->required();
+  command.add_option("--interface", options->interface, kInterfaceHelp)->type_name("NAME|NETWORK");
+  command.add_flag("!--no-requeue", options->requeue, "Do not go back into the queue if the launcher is lost");
+  command
+      .add_option_function<double>(
+          "--patience", [options](double seconds) { options->patience = absl::Seconds(seconds); },
+          "Time to wait for the plan of the nodes")
+      ->type_name("SECONDS");
+  SetHelp(command, {});
+  return [options] { return ServeNode(*options); };
+}
 
-int Command::Run() {
-  if (placement_command_->parsed()) return ShowPlacement(placement_);
-  if (submit_command_->parsed()) {
-    // With --resume the first of the options for sbatch takes the place of the job file.
-    if (submit_.resume && submit_.job_file.starts_with("-")) {
-      submit_.sbatch.insert(submit_.sbatch.begin(), std::exchange(submit_.job_file, ""));
-    }
-    return Submit(submit_);
-  }
-  if (node_command_->parsed()) return ServeNode(node_);
-  return Launch(run_);
+}  // namespace
+
+AddedCommand AddSlurm(CLI::App& app, const char* program) {
+  CLI::App* command = app.add_subcommand("slurm", "Run a job under SLURM");
+  command->require_subcommand(1);
+  const auto submit = AddSubmit(*command), run = AddRun(*command, program), node = AddNode(*command);
+  SetHelp(*command, kSlurmHelp);
+  return {command, [=] {
+            return command->got_subcommand("submit") ? submit() : command->got_subcommand("node") ? node() : run();
+          }};
+}
+
+AddedCommand AddPlacement(CLI::App& app, const char* /*program*/) {
+  const auto options = std::make_shared<PlacementOptions>();
+  CLI::App* command = app.add_subcommand("placement", "Show which process of a job would run on which node");
+  AddJobFile(*command, options->job_file);
+  AddOverrides(*command, options->overrides);
+  command->add_option("--nodes", options->nodes, "Nodes of this SLURM cluster. Default: the nodes of the allocation")
+      ->type_name("NAMES");
+  command->add_option("--count", options->count, "Number of nodes, if their names are not known")
+      ->check(CLI::Range(1, 100000));
+  SetHelp(*command, kPlacementHelp);
+  return {command, [options] { return ShowPlacement(*options); }};
 }
 
 }  // namespace slackline::cli::slurm

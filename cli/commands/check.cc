@@ -1,4 +1,5 @@
-// `slackline check` and `credentials` on the command line.
+#include "cli/commands/check.h"
+
 #include <cinttypes>
 #include <cstdint>
 #include <cstdio>
@@ -9,7 +10,6 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/clock.h"
 #include "cli/base/complain.h"
-#include "cli/commands/credentials.h"
 #include "cli/commands/shared_options.h"
 #include "cli/run/cluster.h"
 #include "cli/run/run_checks.h"
@@ -32,18 +32,6 @@ const HelpText kCheckHelp = {
     .examples =
         "slackline check job.yaml --set consistency.mode=bsp\n"
         "slackline check job.yaml --for train"};
-
-const HelpText kCredentialsHelp = {
-    .example = "slackline credentials credentials --job first --days 30",
-    .most_used = "--job --days --renew",
-    .groups = {{"Other credentials", "--token"}, {"Replace files", "--force"}},
-    .text =
-        "Makes certificates and keys for security.mode: tls, or a token for security.mode: token. Only you can read "
-        "the files. Existing files stay as they are, unless you give --renew or --force. "
-        "`slackline help security` explains what each mode protects.",
-    .examples =
-        "slackline credentials credentials --job first --renew\n"
-        "slackline credentials --token job.token"};
 
 // Returns a YAML comment that says how much memory delay compensation takes; empty without it.
 std::string PriceOf(const job::Consistency& consistency) {
@@ -134,26 +122,7 @@ AddedCommand AddCheck(CLI::App& app, const char* /*program*/) {
   command->add_flag("--fingerprint", options->only_fingerprint,
                     "Print only the number by which processes recognise their job");
   SetHelp(*command, kCheckHelp);
-  return Added(command, [options] { return Check(*options); });
-}
-
-AddedCommand AddCredentials(CLI::App& app, const char* /*program*/) {
-  const auto options = std::make_shared<CredentialsOptions>();
-  CLI::App* command = app.add_subcommand("credentials", "Make certificates and keys, or a token, for a job");
-  command->add_option("DIR", options->folder,
-                      "Folder for certificates and keys: a new one, or one that only you may read");
-  command->add_option("--job", options->job, "Name of the job, as in the job file")->type_name("NAME");
-  command
-      ->add_option("--days", options->days,
-                   "Days until the certificates expire. Default: 365, or as before with --renew")
-      ->check(CLI::Range(1, 36500));
-  command->add_option("--token", options->token_file, "Make a token in this file, instead of certificates")
-      ->type_name("FILE");
-  command->add_flag("--renew", options->renew,
-                    "Replace keys and certificates, and keep the authority that signs them. A running job continues");
-  command->add_flag("--force", options->force, "Replace everything, also the authority");
-  SetHelp(*command, kCredentialsHelp);
-  return Added(command, [options] { return Credentials(*options); });
+  return {command, [options] { return Check(*options); }};
 }
 
 }  // namespace slackline::cli

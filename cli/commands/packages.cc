@@ -1,0 +1,105 @@
+#include "cli/commands/packages.h"
+
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "cli/base/complain.h"
+#include "cli/base/sibling.h"
+
+namespace slackline::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Returns the interpreter of the environment `venv` beside the packages, if that exists, else python3.
+std::string Interpreter(const fs::path& shared) {
+  const fs::path own = shared / "venv" / "bin" / "python";
+  return ::access(own.c_str(), X_OK) == 0 ? own.string() : "python3";
+}
+
+// Replaces this process with the Python package; returns only on failure, with the exit code. The package lies in
+// ../share/slackline/python, relative to the folder of this program. A build folder has links there. `python`: a path
+// or a name on PATH; empty for Interpreter().
+int RunPackage(const char* package, const std::string& python, const std::vector<std::string>& arguments) {
+  std::error_code error;
+  const fs::path program = fs::read_symlink("/proc/self/exe", error);
+  if (error) {
+    std::fprintf(stderr, "slackline: cannot tell where this program is: /proc/self/exe is not readable\n");
+    return kExitFailed;
+  }
+  const fs::path shared = program.parent_path().parent_path() / "share" / "slackline";
+  const fs::path folder = shared / "python" / package;
+  if (!fs::exists(folder / "__main__.py", error)) {
+    std::fprintf(stderr, "slackline: there is no Python package %s; install all of Slackline under one prefix\n",
+                 folder.c_str());
+    return kExitFailed;
+  }
+  std::vector<std::string> command = {python.empty() ? Interpreter(shared) : python, folder, "--slackline", program};
+  command.insert(command.end(), arguments.begin(), arguments.end());
+  std::vector<char*> words;
+  for (std::string& word : command) words.push_back(word.data());
+  words.push_back(nullptr);
+  ::execvp(words[0], words.data());
+  std::fprintf(stderr, "slackline: cannot start the Python interpreter '%s': %s; name one with --python\n", words[0],
+               std::strerror(errno));
+  return kExitWrongUse;
+}
+
+// Adds a command whose options, --help too, are those of a Python package.
+AddedCommand AddPackage(CLI::App& app, const char* name, const char* what, const char* package) {
+  const auto python = std::make_shared<std::string>();
+  CLI::App* command = app.add_subcommand(name, what);
+  command->set_help_flag();
+  command->allow_extras();
+  command->add_option("--python", *python, "Python interpreter. Default: that of the build, or python3")
+      ->type_name("PROGRAM");
+  return {command, [=] { return RunPackage(package, *python, command->remaining()); }};
+}
+
+int Simulate(const std::vector<std::string>& arguments) {
+  const auto program = Sibling("slackline-simulator");
+  const absl::Status status = program.ok() ? Become(*program, arguments) : program.status();
+  std::fprintf(stderr, "slackline simulate: %s\n", std::string(status.message()).c_str());
+  return kExitFailed;
+}
+
+}  // namespace
+
+AddedCommand AddExperiment(CLI::App& app, const char* /*program*/) {
+  return AddPackage(app, "experiment", "Run a grid of jobs with repeats, and compare them", "slackline_experiment");
+}
+
+AddedCommand AddCompare(CLI::App& app, const char* /*program*/) {
+  return AddPackage(app, "compare", "Compare runs in tables, plots and one page", "slackline_compare");
+}
+
+AddedCommand AddPlan(CLI::App& app, const char* /*program*/) {
+  return AddPackage(app, "plan", "Estimate how long a job takes on N nodes", "slackline_plan");
+}
+
+AddedCommand AddTrace(CLI::App& app, const char* /*program*/) {
+  return AddPackage(app, "trace", "Convert traces of workers to OpenTelemetry spans", "slackline_trace");
+}
+
+AddedCommand AddTrack(CLI::App& app, const char* /*program*/) {
+  return AddPackage(app, "track", "Write a run's figures for Weights & Biases and MLflow", "slackline_track");
+}
+
+AddedCommand AddSimulate(CLI::App& app, const char* /*program*/) {
+  CLI::App* command = app.add_subcommand("simulate", "Run a job in virtual time, in one process");
+  command->set_help_flag();
+  command->prefix_command();
+  return {command, [command] { return Simulate(command->remaining()); }};
+}
+
+}  // namespace slackline::cli
