@@ -32,8 +32,8 @@
 #include "common/security/security.h"
 #include "common/version_text.h"
 #include "ps/ending.h"
-#include "ps/service/exchange.h"
 #include "ps/service/registration.h"
+#include "ps/service/sequencer.h"
 
 namespace slackline::ps {
 namespace {
@@ -74,13 +74,14 @@ absl::Status CheckListening(const Flags& flags, const job::Job& job) {
   return status;
 }
 
-absl::StatusOr<std::unique_ptr<Exchange>> StartExchange(const ExchangeOptions& options, Metrics& metrics,
-                                                        const TimeSource& time) {
-  return network::StartServer<Exchange>(options.listen, options.job.network().ports(), [&](const std::string& address) {
-    ExchangeOptions at = options;
-    at.listen = address;
-    return Exchange::Start(at, metrics, time);
-  });
+absl::StatusOr<std::unique_ptr<Sequencer>> StartSequencer(const SequencerOptions& options, Metrics& metrics,
+                                                          const TimeSource& time) {
+  return network::StartServer<Sequencer>(options.listen, options.job.network().ports(),
+                                         [&](const std::string& address) {
+                                           SequencerOptions at = options;
+                                           at.listen = address;
+                                           return Sequencer::Start(at, metrics, time);
+                                         });
 }
 
 // Whoever ends the job may tell all its processes at once: the last checkpoint needs this one.
@@ -101,14 +102,14 @@ absl::StatusOr<std::string> Serve(const Flags& flags, const job::Job& job, const
   const SteadyTime time;
   const Timeouts timeouts = TimeoutsOf(job);
 
-  ExchangeOptions options;
+  SequencerOptions options;
   options.listen = ListenAddress(flags, job);
   options.security = security;
   options.job = job;
   options.timeouts = timeouts;
   options.on_stop = [&](const std::string& reason) { ending.End({0, reason}); };
-  auto exchange = StartExchange(options, metrics, time);
-  if (!exchange.ok()) return exchange.status();
+  auto sequencer = StartSequencer(options, metrics, time);
+  if (!sequencer.ok()) return sequencer.status();
 
   if (const std::string warning = security::ListeningWarning(HostOf(options.listen), job.security());
       !warning.empty()) {
@@ -119,9 +120,10 @@ absl::StatusOr<std::string> Serve(const Flags& flags, const job::Job& job, const
   registration.scheduler = flags.scheduler;
   registration.protection = security.To(security::Role::kScheduler);
   registration.name = flags.name;
-  registration.address = absl::StrCat(
-      job.network().advertise().empty() ? HostOf(options.listen) : job.network().advertise(), ":", (*exchange)->port());
-  registration.local = (*exchange)->local();
+  registration.address =
+      absl::StrCat(job.network().advertise().empty() ? HostOf(options.listen) : job.network().advertise(), ":",
+                   (*sequencer)->port());
+  registration.local = (*sequencer)->local();
   registration.local.set_topology(flags.topology);
   registration.local.set_link_mbit(flags.link_mbit.value_or(LinkOf(HostOf(registration.address))));
   registration.job_fingerprint = Fingerprint(job);
@@ -132,11 +134,11 @@ absl::StatusOr<std::string> Serve(const Flags& flags, const job::Job& job, const
   registration.on_end = [&](const absl::Status& status) {
     ending.End({status.ok() ? 0 : kExitFailed, std::string(status.message())});
   };
-  const Registration registered(registration, **exchange);
+  const Registration registered(registration, **sequencer);
   const Ending::Result result = ending.Wait();
   if (result.by_signal) {
     AwaitLastCheckpoint(ending, registered, job, timeouts);
-    (*exchange)->SnapshotAtEnd();
+    (*sequencer)->SnapshotAtEnd();
   }
   if (result.exit_code != 0) return absl::UnavailableError(result.reason);
   return result.reason;

@@ -92,7 +92,7 @@ void RemoveOldSnapshots(const std::string& run_folder, const std::string& presen
 
 // Returns a function that removes what a run that continues from a checkpoint no longer needs: old snapshots, later
 // checkpoints and their records. The function is called when training begins, so a run that cannot begin keeps all.
-std::function<absl::Status()> GoesOn(const std::optional<checkpoint::Manifest>& from, RunFolder& folder,
+std::function<absl::Status()> GoesOn(const std::optional<checkpoint::Manifest>& from, RunFolderWriter& folder,
                                      const std::string& checkpoints, const std::string& snapshots,
                                      StatusHistory& history) {
   if (!from) return nullptr;
@@ -203,9 +203,9 @@ int Run(const Options& options) {
     if (!manifest.ok()) return Complain(manifest.status(), kFailed);
     checkpoint = *std::move(manifest);
   }
-  absl::StatusOr<std::unique_ptr<RunFolder>> folder = options.resume || checkpoint
-                                                          ? RunFolder::Reopen(path, job, absl::Now())
-                                                          : RunFolder::Create(path, job, absl::Now());
+  absl::StatusOr<std::unique_ptr<RunFolderWriter>> folder = options.resume || checkpoint
+                                                                ? RunFolderWriter::Reopen(path, job, absl::Now())
+                                                                : RunFolderWriter::Create(path, job, absl::Now());
   if (!folder.ok()) return Complain(folder.status(), kFailed);
   std::unique_ptr<StateStore> store;
   const std::string state_folder = (*folder)->path() + "/scheduler";

@@ -40,7 +40,7 @@ ComputeCost CostOf(const job::Simulation& simulation) {
 
 }  // namespace
 
-Cluster::Cluster(const Config& config, Computation& computation, OnReport on_report)
+SimulatedCluster::SimulatedCluster(const Config& config, Computation& computation, OnReport on_report)
     : config_(config),
       on_report_(std::move(on_report)),
       controller_({.job = ControllersJob(config.job),
@@ -68,9 +68,9 @@ Cluster::Cluster(const Config& config, Computation& computation, OnReport on_rep
   }
 }
 
-Cluster::~Cluster() = default;
+SimulatedCluster::~SimulatedCluster() = default;
 
-void Cluster::Run(const std::function<void()>& between) {
+void SimulatedCluster::Run(const std::function<void()>& between) {
   RegisterServers();
   for (const std::unique_ptr<Worker>& worker : workers_) worker->Plan();
   TickScheduler();
@@ -94,7 +94,7 @@ void Cluster::Run(const std::function<void()>& between) {
   on_report_(controller_, queue_.Now());
 }
 
-Costs Cluster::costs() const {
+Costs SimulatedCluster::costs() const {
   Costs costs{queue_.happened(), network_.messages(), network_.bytes(), 0, world_.scheduler_calls};
   for (const std::unique_ptr<Server>& server : servers_) costs.bytes_to_servers += server->bytes_in();
   return costs;
@@ -102,7 +102,7 @@ Costs Cluster::costs() const {
 
 // --- Servers ----------------------------------------------------------------------------------------------------
 
-void Cluster::RegisterServers() {
+void SimulatedCluster::RegisterServers() {
   for (size_t i = 0; i < servers_.size(); ++i) {
     wire::RegisterServerRequest request;
     request.set_name(servers_[i]->name());
@@ -115,7 +115,7 @@ void Cluster::RegisterServers() {
   }
 }
 
-void Cluster::Beat(size_t server) {
+void SimulatedCluster::Beat(size_t server) {
   wire::HeartbeatRequest request;
   request.set_job(1);
   request.set_role(wire::MEMBER_ROLE_SERVER);
@@ -127,11 +127,12 @@ void Cluster::Beat(size_t server) {
   queue_.After(config_.timeouts.heartbeat, [this, server] { Beat(server); });
 }
 
-void Cluster::Connect(scheduler::ServerRef server, const std::string&, const std::string&, scheduler::ServerObserver&) {
+void SimulatedCluster::Connect(scheduler::ServerRef server, const std::string&, const std::string&,
+                               scheduler::ServerObserver&) {
   links_[IndexOf(server)].ref = server;
 }
 
-void Cluster::Install(scheduler::ServerRef server, const wire::InstallShardsRequest& request) {
+void SimulatedCluster::Install(scheduler::ServerRef server, const wire::InstallShardsRequest& request) {
   queue_.After(absl::ZeroDuration(), [this, server, request] {
     servers_[IndexOf(server)]->Install(request);
     controller_.Installed(server, {});
@@ -139,14 +140,14 @@ void Cluster::Install(scheduler::ServerRef server, const wire::InstallShardsRequ
   });
 }
 
-void Cluster::SetMembers(scheduler::ServerRef server, const wire::SetMembersRequest& request) {
+void SimulatedCluster::SetMembers(scheduler::ServerRef server, const wire::SetMembersRequest& request) {
   Link& link = links_[IndexOf(server)];
   link.members = std::make_unique<wire::SetMembersRequest>(request);
   if (!link.in_flight) SendMembers(IndexOf(server));
 }
 
 // One call at a time; what was wished meanwhile goes out as a whole when it is answered.
-void Cluster::SendMembers(size_t server) {
+void SimulatedCluster::SendMembers(size_t server) {
   Link& link = links_[server];
   link.in_flight = servers_[server]->installed() && link.members != nullptr;
   if (!link.in_flight) return;
@@ -164,13 +165,13 @@ void Cluster::SendMembers(size_t server) {
   });
 }
 
-void Cluster::Stop(scheduler::ServerRef server, const wire::StopRequest&) {
+void SimulatedCluster::Stop(scheduler::ServerRef server, const wire::StopRequest&) {
   queue_.After(absl::ZeroDuration(), [this, server] { controller_.Stopped(server); });
 }
 
 // --- Time -------------------------------------------------------------------------------------------------------
 
-void Cluster::TickScheduler() {
+void SimulatedCluster::TickScheduler() {
   controller_.Tick();
   const wire::JobState state = controller_.state();
   // Somebody asks how it ended, so that it ends at once.
@@ -180,12 +181,12 @@ void Cluster::TickScheduler() {
   queue_.After(std::min(config_.timeouts.heartbeat / 2, report_every), [this] { TickScheduler(); });
 }
 
-void Cluster::TickServers() {
+void SimulatedCluster::TickServers() {
   for (const std::unique_ptr<Server>& server : servers_) server->Tick();
   queue_.After(ServerTick(config_.job, config_.timeouts), [this] { TickServers(); });
 }
 
-void Cluster::Observe() {
+void SimulatedCluster::Observe() {
   wire::GetShardMapRequest request;
   request.set_job(1);
   const absl::StatusOr<wire::GetShardMapReply> map = controller_.GetShardMap(request);

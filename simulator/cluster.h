@@ -32,7 +32,7 @@ struct Costs {
 
 // Thread-safety: none.
 // Ownership:     borrows the computation.
-class Cluster final : public scheduler::ServerCalls {
+class SimulatedCluster final : public scheduler::ServerCalls {
  public:
   struct Config {
     job::Job job;  // resolved; simulation.compute_us_per_sample is above 0
@@ -42,8 +42,8 @@ class Cluster final : public scheduler::ServerCalls {
   // Callback that writes reports during the run and at its end; `now` is virtual time.
   using OnReport = std::function<void(scheduler::Controller& controller, absl::Time now)>;
 
-  Cluster(const Config& config, Computation& computation, OnReport on_report);
-  ~Cluster() override;
+  SimulatedCluster(const Config& config, Computation& computation, OnReport on_report);
+  ~SimulatedCluster() override;
 
   // Simulates the run to its end, or to simulation.time_max_s. Calls `between` after each event.
   void Run(const std::function<void()>& between);
@@ -83,7 +83,7 @@ class Cluster final : public scheduler::ServerCalls {
   const Config config_;
   const OnReport on_report_;
   EventQueue queue_;
-  Network network_;
+  VirtualNetwork network_;
   scheduler::Controller controller_;
   World world_;
   std::vector<std::unique_ptr<Server>> servers_;

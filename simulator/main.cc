@@ -106,7 +106,7 @@ int Simulate(const Flags& flags, job::Job job) {
                            : !job.output().folder().empty() ? job.output().folder()
                                                             : scheduler::DefaultRunFolder(job.name(), absl::Now());
   // All that is written bears virtual time, so that equal runs leave equal files.
-  const auto folder = scheduler::RunFolder::Create(path, job, absl::UnixEpoch());
+  const auto folder = scheduler::RunFolderWriter::Create(path, job, absl::UnixEpoch());
   if (!folder.ok()) return Fail(folder.status(), kFailed);
 
   View view(flags.quiet);
@@ -118,7 +118,7 @@ int Simulate(const Flags& flags, job::Job job) {
     }
     for (const scheduler::Report& report : controller.TakeReports()) written.Update((*folder)->Write(report, now));
   };
-  Cluster cluster({job, (*folder)->path(), TimeoutsOf(job)}, **computation, write);
+  SimulatedCluster cluster({job, (*folder)->path(), TimeoutsOf(job)}, **computation, write);
   cluster.Run([&] {
     view.Progress(cluster);
     if (signals.Came()) cluster.controller().StopJob("stopped by a signal", /*failed=*/false);

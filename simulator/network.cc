@@ -12,12 +12,12 @@ absl::Duration WireTime(const LinkSpeed& link, uint64_t bytes) {
 
 }  // namespace
 
-size_t Network::Add(const LinkSpeed& link) {
+size_t VirtualNetwork::Add(const LinkSpeed& link) {
   ends_.push_back({link});
   return ends_.size() - 1;
 }
 
-absl::Time Network::Send(const Transfer& transfer, absl::Time now) {
+absl::Time VirtualNetwork::Send(const Transfer& transfer, absl::Time now) {
   End& from = ends_[transfer.from];
   End& to = ends_[transfer.to];
   const absl::Duration latency = Latency(transfer.from, transfer.to);

@@ -15,7 +15,7 @@ namespace slackline::simulator {
 // them are never full.
 //
 // Thread-safety: none.
-class Network {
+class VirtualNetwork {
  public:
   // Returns the endpoint's number.
   size_t Add(const LinkSpeed& link);

@@ -17,9 +17,9 @@
 namespace slackline::simulator {
 
 // The worker's end of a stream.
-class Peer {
+class WorkerEndpoint {
  public:
-  virtual ~Peer() = default;
+  virtual ~WorkerEndpoint() = default;
   virtual size_t endpoint() const = 0;
   virtual void Deliver(const std::vector<ShardReply>& replies) = 0;
 };
@@ -29,7 +29,7 @@ struct Message {
   ps::Sender sender;
   // Set if the message opens the stream.
   std::optional<ps::HelloEvent> hello;
-  Peer* peer = nullptr;
+  WorkerEndpoint* peer = nullptr;
   bool seed = false;
   // Pushes and pulls, in order.
   std::vector<worker::Session::Send> asks;
@@ -80,7 +80,7 @@ class Server {
   const std::string name_;
   const size_t endpoint_;
   std::map<ShardId, Shard> shards_;
-  std::map<ps::Sender, Peer*> peers_;
+  std::map<ps::Sender, WorkerEndpoint*> peers_;
   bool installed_ = false;
   bool seeded_ = false;
   absl::Time busy_until_ = absl::InfinitePast();

@@ -64,7 +64,7 @@ void View::Event(const std::string& event, absl::Time now) {
   absl::FPrintF(stderr, "%10.3f s  %s\n", Virtual(now), event);
 }
 
-void View::Progress(Cluster& cluster) {
+void View::Progress(SimulatedCluster& cluster) {
   // Looking at the clock costs more than most events.
   constexpr uint64_t kEventsBetween = 256;
   if (quiet_ || !terminal_ || ++calls_ % kEventsBetween != 0) return;
@@ -82,7 +82,7 @@ void View::Progress(Cluster& cluster) {
   line_ = true;
 }
 
-void View::End(Cluster& cluster, const std::string& folder) {
+void View::End(SimulatedCluster& cluster, const std::string& folder) {
   Clear();
   const wire::GetStatusReply status = cluster.controller().GetStatus();
   const Costs costs = cluster.costs();

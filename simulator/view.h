@@ -15,8 +15,8 @@ class View {
 
   void Event(const std::string& event, absl::Time now);
   // Call it after each event. On a terminal, updates the progress line about twice a second of real time.
-  void Progress(Cluster& cluster);
-  void End(Cluster& cluster, const std::string& folder);
+  void Progress(SimulatedCluster& cluster);
+  void End(SimulatedCluster& cluster, const std::string& folder);
 
  private:
   void Clear();

@@ -340,7 +340,7 @@ void Worker::SendAll(const std::vector<worker::Session::Send>& asks, bool hello,
   for (size_t i = 0; i < messages.size(); ++i) {
     Message& message = messages[i];
     if (message.asks.empty()) continue;
-    const worker::Membership& life = member_.life();
+    const worker::WorkerMembership& life = member_.life();
     message.sender = sender();
     if (hello) message.hello = ps::HelloEvent{message.sender, life.first_clock, life.first_clock};
     message.seed = hello && life.send_seed;

@@ -30,7 +30,7 @@ struct RangeInWork {
 
 // Thread-safety: none.
 // Ownership:     borrows the world and the servers, which outlive all events.
-class Worker final : public Peer {
+class Worker final : public WorkerEndpoint {
  public:
   // `number` counts from 1. `servers` are in the order of their numbers.
   Worker(World& world, const WorkerPlan& plan, uint32_t number, std::vector<std::unique_ptr<Server>>& servers);

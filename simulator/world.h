@@ -24,7 +24,7 @@ struct World {
   ComputeCost cost;
   worker::LocalConfig local;
   EventQueue& queue;
-  Network& network;
+  VirtualNetwork& network;
   scheduler::Controller& controller;
   Computation& computation;
   // The scheduler's endpoint in the network.

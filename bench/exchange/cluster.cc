@@ -11,7 +11,7 @@
 #include "common/metrics/metrics.h"
 #include "common/rpc/channel.h"
 #include "parameter_server.grpc.pb.h"
-#include "ps/service/exchange.h"
+#include "ps/service/sequencer.h"
 
 namespace slackline::bench {
 namespace {
@@ -28,7 +28,7 @@ void Serve(const ExchangeBenchOptions& options, uint32_t number, bool backup, co
   log::Initialise(NameOf(number, backup));  // standard output is for figures
   Metrics metrics;
   const SteadyTime time;
-  auto exchange = ps::Exchange::Start(MakeServerOptions(options), metrics, time);
+  auto exchange = ps::Sequencer::Start(MakeServerOptions(options), metrics, time);
   ExitOnError(exchange.status());
   ExitOnError((*exchange)->SetIdentity({JobId(kBenchJob), ServerId(number), Incarnation(backup ? kBackup : kServer)}));
   const wire::LocalAddress& local = (*exchange)->local();

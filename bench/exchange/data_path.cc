@@ -65,8 +65,8 @@ security::Security OpenSecurity(const ExchangeBenchOptions& options, security::R
   return *std::move(opened);
 }
 
-ps::ExchangeOptions MakeServerOptions(const ExchangeBenchOptions& options) {
-  ps::ExchangeOptions server;
+ps::SequencerOptions MakeServerOptions(const ExchangeBenchOptions& options) {
+  ps::SequencerOptions server;
   server.listen = absl::StrCat(options.listen, ":0");
   server.job = MakeJob(options);
   server.security = OpenSecurity(options, security::Role::kServer);

@@ -8,7 +8,7 @@
 #include "common/ids.h"
 #include "common/security/security.h"
 #include "job.pb.h"
-#include "ps/service/exchange.h"
+#include "ps/service/sequencer.h"
 #include "worker/client/client.h"
 
 namespace slackline::bench {
@@ -24,7 +24,7 @@ job::Job MakeJob(const ExchangeBenchOptions& options);
 security::Security OpenSecurity(const ExchangeBenchOptions& options, security::Role role);
 
 // Returns the options of a server whose port the system chooses.
-ps::ExchangeOptions MakeServerOptions(const ExchangeBenchOptions& options);
+ps::SequencerOptions MakeServerOptions(const ExchangeBenchOptions& options);
 
 // Returns the transport; "auto" is replaced by the transport between processes of one host.
 std::string TransportOf(const ExchangeBenchOptions& options);

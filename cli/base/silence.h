@@ -19,7 +19,7 @@ inline absl::Duration SchedulerSilenceMax(const job::Job& job) {
 // Counts silence between looks, so that time in which this process itself slept counts for little.
 //
 // Thread-safety: none.
-class Silence {
+class SchedulerSilence {
  public:
   // Starts anew for a scheduler that was just started or restarted, and has not answered yet.
   void Begin() { *this = {}; }

@@ -161,7 +161,7 @@ int Watch(const StatusOptions& options, const std::shared_ptr<const rpc::Protect
           SignalQueue& signals) {
   const bool tty = ::isatty(STDOUT_FILENO) != 0;
   Output out(STDOUT_FILENO);
-  Progress lines(out, Progress::Kind::kLines, /*quiet=*/false);
+  ProgressDisplay lines(out, ProgressDisplay::Kind::kLines, /*quiet=*/false);
   std::error_code error;
   const bool folder = fs::is_directory(options.target, error);
   absl::Time answered = absl::InfinitePast();

@@ -475,7 +475,7 @@ Finding CheckClocks(const LinkFacts& link, const std::string& whose) {
       "chrony or systemd-timesyncd on both machines"};
 }
 
-Findings CheckJob(const JobFacts& facts, const job::Job& job) {
+Findings CheckJob(const JobTrials& facts, const job::Job& job) {
   Findings findings;
   const auto add = [&](const char* check, const absl::Status& status, std::string fine, std::string needed,
                        std::string advice) {

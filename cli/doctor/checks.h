@@ -30,7 +30,7 @@ Findings CheckLink(const LinkFacts& link, const std::string& with, const job::Jo
 Finding CheckClocks(const LinkFacts& link, const std::string& whose);
 
 // Results of what was tried for the job.
-struct JobFacts {
+struct JobTrials {
   absl::Status programs;
   // Status of the GPUs that the job names.
   absl::Status devices;
@@ -40,7 +40,7 @@ struct JobFacts {
   absl::Status credentials_soon;
   absl::Duration soon;
 };
-Findings CheckJob(const JobFacts& facts, const job::Job& job);
+Findings CheckJob(const JobTrials& facts, const job::Job& job);
 // Checks `config`, the output of `scontrol show config`.
 Findings CheckSlurmConfig(const std::string& config, const job::Job& job);
 

@@ -10,7 +10,7 @@
 namespace slackline::cli::doctor {
 
 struct JobProbe {
-  JobFacts facts;
+  JobTrials facts;
   // Number of parameters of the model that the job trains on its data; nullopt if it cannot be determined.
   std::optional<uint64_t> parameters;
 };

@@ -62,30 +62,31 @@ Json SettingsIn(const std::string& folder, bool& whole) {
 
 }  // namespace
 
-absl::StatusOr<Output> Output::Open(const std::string& folder, const std::string& settings, bool overwrite) {
-  Output output(folder);
+absl::StatusOr<OutputFolder> OutputFolder::Open(const std::string& folder, const std::string& settings,
+                                                bool overwrite) {
+  OutputFolder output(folder);
   absl::Status status = output.FindState(settings, overwrite);
   if (!status.ok()) return status;
   return output;
 }
 
-Output::Output(Output&& other) noexcept
+OutputFolder::OutputFolder(OutputFolder&& other) noexcept
     : folder_(std::move(other.folder_)), state_(other.state_), lock_(std::exchange(other.lock_, -1)) {}
 
-Output::~Output() {
+OutputFolder::~OutputFolder() {
   if (lock_ >= 0) ::close(lock_);
 }
 
-std::string Output::RecordPath(const std::string& stem) const {
+std::string OutputFolder::RecordPath(const std::string& stem) const {
   return absl::StrCat(folder_, "/", kPartialFolder, "/", stem, ".json");
 }
 
-void Output::RemovePartial() {
+void OutputFolder::RemovePartial() {
   std::error_code error;
   fs::remove_all(fs::path(folder_) / kPartialFolder, error);
 }
 
-absl::Status Output::Lock() {
+absl::Status OutputFolder::Lock() {
   std::error_code error;
   const fs::path partial = fs::path(folder_) / kPartialFolder;
   fs::create_directories(partial, error);
@@ -100,7 +101,7 @@ absl::Status Output::Lock() {
   return absl::OkStatus();
 }
 
-absl::Status Output::FindState(const std::string& settings, bool overwrite) {
+absl::Status OutputFolder::FindState(const std::string& settings, bool overwrite) {
   std::error_code error;
   std::vector<fs::path> own;
   for (fs::directory_iterator it(folder_, error), end; !error && it != end; it.increment(error)) {
@@ -141,7 +142,7 @@ absl::Status Output::FindState(const std::string& settings, bool overwrite) {
   return Begin(settings);
 }
 
-absl::Status Output::Begin(const std::string& settings) {
+absl::Status OutputFolder::Begin(const std::string& settings) {
   state_ = State::kNew;
   return WriteText(absl::StrCat(folder_, "/", kPartialFolder, "/", kSettingsFile), settings);
 }

@@ -17,7 +17,7 @@ inline constexpr char kTypeSetting[] = "dtype";
 // Locks the output folder for this process until the object is destroyed.
 //
 // Thread-safety: none.
-class Output {
+class OutputFolder {
  public:
   enum class State {
     kNew,      // nothing to continue from: begin
@@ -28,11 +28,11 @@ class Output {
   // Makes the folder, or finds out what is in it. `settings` is JSON.
   //   kFailedPrecondition  it was made with other settings, or has other files; the message says which
   //   kUnavailable         it cannot be made or written, or another process prepares images there
-  static absl::StatusOr<Output> Open(const std::string& folder, const std::string& settings, bool overwrite);
+  static absl::StatusOr<OutputFolder> Open(const std::string& folder, const std::string& settings, bool overwrite);
 
-  Output(Output&& other) noexcept;
-  Output& operator=(Output&&) = delete;
-  ~Output();
+  OutputFolder(OutputFolder&& other) noexcept;
+  OutputFolder& operator=(OutputFolder&&) = delete;
+  ~OutputFolder();
 
   State state() const { return state_; }
   // Path at which the record of shard `stem` is kept until all shards are made.
@@ -41,7 +41,7 @@ class Output {
   void RemovePartial();
 
  private:
-  explicit Output(std::string folder) : folder_(std::move(folder)) {}
+  explicit OutputFolder(std::string folder) : folder_(std::move(folder)) {}
 
   absl::Status Lock();
   absl::Status FindState(const std::string& settings, bool overwrite);

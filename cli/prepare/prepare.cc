@@ -185,7 +185,7 @@ struct Result {
 
 class Preparation {
  public:
-  Preparation(const PrepareOptions& options, const Source& source, const Plan& plan, const Output& output)
+  Preparation(const PrepareOptions& options, const Source& source, const Plan& plan, const OutputFolder& output)
       : options_(options), source_(source), plan_(plan), output_(output) {}
 
   absl::StatusOr<Result> Run() {
@@ -263,7 +263,7 @@ class Preparation {
   const PrepareOptions& options_;
   const Source& source_;
   const Plan& plan_;
-  const Output& output_;
+  const OutputFolder& output_;
   uint64_t found_ = 0;  // shards of an earlier attempt
 };
 
@@ -327,9 +327,9 @@ absl::Status Run(const PrepareOptions& options) {
   const absl::StatusOr<Plan> plan = MakePlan(options, *source);
   if (!plan.ok()) return plan.status();
   const std::string settings = SettingsOf(options, *plan, *source);
-  absl::StatusOr<Output> output = Output::Open(options.folder, settings, options.overwrite);
+  absl::StatusOr<OutputFolder> output = OutputFolder::Open(options.folder, settings, options.overwrite);
   if (!output.ok()) return output.status();
-  if (output->state() == Output::State::kWhole) {
+  if (output->state() == OutputFolder::State::kWhole) {
     output->RemovePartial();
     const auto index = images::ReadPreparedIndex(options.folder);
     if (!index.ok()) return index.status();

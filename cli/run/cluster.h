@@ -85,7 +85,7 @@ class Cluster : public RunProcesses {
 
   bool has_scheduler() const override { return client_ != nullptr; }
   SchedulerClient& scheduler() override { return *client_; }
-  std::string SchedulerCrash() override { return crew_.Crash(Role::kScheduler); }
+  std::string SchedulerCrash() override { return crew_.Crash(ProcessRole::kScheduler); }
   // Always true if the scheduler runs on another machine.
   bool scheduler_runs() override;
 
@@ -160,7 +160,7 @@ class Cluster : public RunProcesses {
   uint32_t servers_added_ = 0;
   uint32_t scheduler_restarts_ = 0;
   struct Restarts {
-    Role role = Role::kServer;
+    ProcessRole role = ProcessRole::kServer;
     // Number of consecutive restarts after a short life.
     uint32_t count = 0;
     absl::Time started = absl::InfinitePast();
@@ -180,7 +180,7 @@ class Cluster : public RunProcesses {
   };
   std::vector<WorkerEnd> worker_ends_;
   std::string worker_death_;  // name of the worker that died last, and how it ended; empty if none has died
-  Silence silence_;
+  SchedulerSilence silence_;
 };
 
 }  // namespace slackline::cli

@@ -18,13 +18,13 @@ constexpr absl::Duration kScriptsBrief = absl::Seconds(2);
 
 }  // namespace
 
-const char* RoleName(Role role) {
+const char* RoleName(ProcessRole role) {
   switch (role) {
-    case Role::kScheduler:
+    case ProcessRole::kScheduler:
       return "scheduler";
-    case Role::kServer:
+    case ProcessRole::kServer:
       return "server";
-    case Role::kWorker:
+    case ProcessRole::kWorker:
       return "worker";
   }
   return "";
@@ -37,7 +37,7 @@ std::string Crew::End::Describe() const {
                                                         absl::StrReplaceAll(last_words, {{"\n", "\n    "}})));
 }
 
-absl::Status Crew::Start(Role role, const std::string& name, std::vector<std::string> command) {
+absl::Status Crew::Start(ProcessRole role, const std::string& name, std::vector<std::string> command) {
   absl::StatusOr<Process> process = Process::Start({name, std::move(command), folder_.log(name)});
   if (!process.ok()) return process.status();
   const auto known =
@@ -71,19 +71,19 @@ void Crew::Kill(const std::string& name) {
   }
 }
 
-size_t Crew::Watched(Role role) const {
+size_t Crew::Watched(ProcessRole role) const {
   return static_cast<size_t>(std::count_if(members_.begin(), members_.end(), [role](const Member& member) {
     return member.role == role && !member.reaped;
   }));
 }
 
-size_t Crew::Running(Role role) {
+size_t Crew::Running(ProcessRole role) {
   return static_cast<size_t>(std::count_if(members_.begin(), members_.end(), [role](Member& member) {
     return member.role == role && !member.process.Poll();
   }));
 }
 
-std::string Crew::Crash(Role role) {
+std::string Crew::Crash(ProcessRole role) {
   for (Member& member : members_) {
     const std::optional<ProcessEnd> how = member.process.Poll();
     if (member.role == role && how && !how->ok()) return how->Describe();
@@ -91,19 +91,21 @@ std::string Crew::Crash(Role role) {
   return "";
 }
 
-size_t Crew::Running() { return Running(Role::kScheduler) + Running(Role::kServer) + Running(Role::kWorker); }
+size_t Crew::Running() {
+  return Running(ProcessRole::kScheduler) + Running(ProcessRole::kServer) + Running(ProcessRole::kWorker);
+}
 
 std::vector<std::string> Crew::Stop(const StopDeadlines& deadlines) {
   std::vector<std::string> said;
   signals_left_ = deadlines.impatient_at;
   if (deadlines.scripts == absl::ZeroDuration()) {
-    WaitForEnd({Role::kWorker, Role::kServer}, deadlines.leave, Told::kByScheduler);
+    WaitForEnd({ProcessRole::kWorker, ProcessRole::kServer}, deadlines.leave, Told::kByScheduler);
   } else {
-    WaitForEnd({Role::kServer}, deadlines.leave, Told::kByScheduler);
+    WaitForEnd({ProcessRole::kServer}, deadlines.leave, Told::kByScheduler);
     said = WaitForScripts(deadlines);
   }
   // In the order in which they need one another.
-  for (const Role role : {Role::kWorker, Role::kServer, Role::kScheduler}) {
+  for (const ProcessRole role : {ProcessRole::kWorker, ProcessRole::kServer, ProcessRole::kScheduler}) {
     SignalAll(role, deadlines.signal);
     WaitForEnd({role}, deadlines.terminate, Told::kBySignal);
   }
@@ -118,11 +120,11 @@ std::vector<std::string> Crew::Stop(const StopDeadlines& deadlines) {
   return said;
 }
 
-void Crew::WaitForEnd(std::initializer_list<Role> roles, absl::Duration timeout, Told told) {
+void Crew::WaitForEnd(std::initializer_list<ProcessRole> roles, absl::Duration timeout, Told told) {
   absl::Time deadline = SteadyTime().Now() + timeout;
-  const auto runs = [this](Role role) { return Running(role) > 0; };
+  const auto runs = [this](ProcessRole role) { return Running(role) > 0; };
   while (std::any_of(roles.begin(), roles.end(), runs)) {
-    if (told == Told::kByScheduler && Running(Role::kScheduler) == 0)
+    if (told == Told::kByScheduler && Running(ProcessRole::kScheduler) == 0)
       deadline = std::min(deadline, SteadyTime().Now() + kAloneMax);
     const absl::Duration left = deadline - SteadyTime().Now();
     if (signals_left_ <= 0 || left <= absl::ZeroDuration()) return;
@@ -135,7 +137,7 @@ std::vector<std::string> Crew::WaitForScripts(const StopDeadlines& deadlines) {
   bool stopped = false;
   const auto wait = [&](absl::Duration timeout) {
     const absl::Time deadline = SteadyTime().Now() + timeout;
-    while (Running(Role::kWorker) > 0 && !stopped && SteadyTime().Now() < deadline) {
+    while (Running(ProcessRole::kWorker) > 0 && !stopped && SteadyTime().Now() < deadline) {
       const std::optional<int> signal = signals_.Wait(deadline - SteadyTime().Now());
       stopped = signal && IsStop(*signal);
     }
@@ -143,7 +145,7 @@ std::vector<std::string> Crew::WaitForScripts(const StopDeadlines& deadlines) {
   const auto running = [this] {
     std::vector<std::string> names;
     for (Member& member : members_) {
-      if (member.role == Role::kWorker && !member.process.Poll()) names.push_back(member.process.name());
+      if (member.role == ProcessRole::kWorker && !member.process.Poll()) names.push_back(member.process.name());
     }
     return absl::StrJoin(names, ", ");
   };
@@ -152,7 +154,7 @@ std::vector<std::string> Crew::WaitForScripts(const StopDeadlines& deadlines) {
   wait(deadlines.scripts);
   std::vector<std::string> said;
   for (const End& end : Reap()) {
-    if (end.role == Role::kWorker && !end.how.ok()) said.push_back(end.Describe());
+    if (end.role == ProcessRole::kWorker && !end.how.ok()) said.push_back(end.Describe());
   }
   if (const std::string names = running(); !names.empty()) {
     said.push_back(absl::StrCat("scripts are ended before their own work was done: ", names));
@@ -160,7 +162,7 @@ std::vector<std::string> Crew::WaitForScripts(const StopDeadlines& deadlines) {
   return said;
 }
 
-void Crew::SignalAll(Role role, int signal) {
+void Crew::SignalAll(ProcessRole role, int signal) {
   for (Member& member : members_) {
     if (member.role == role) member.process.Signal(signal);
   }

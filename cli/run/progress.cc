@@ -122,7 +122,7 @@ std::string RenderPlain(const wire::GetStatusReply& status) {
                       absl::StrJoin(Figures(status), "  "));
 }
 
-void Progress::Show(const wire::GetStatusReply& status, absl::Time now) {
+void ProgressDisplay::Show(const wire::GetStatusReply& status, absl::Time now) {
   ShowEvents(status);
   if (quiet_) return;
   if (kind_ == Kind::kLive) {
@@ -142,7 +142,7 @@ void Progress::Show(const wire::GetStatusReply& status, absl::Time now) {
   Say(RenderPlain(status));
 }
 
-void Progress::ShowEvents(const wire::GetStatusReply& status) {
+void ProgressDisplay::ShowEvents(const wire::GetStatusReply& status) {
   // The reply holds the newest events; `event_count` says how many there have been.
   const uint64_t held = static_cast<uint64_t>(status.events_size());
   const uint64_t first = status.event_count() - std::min(status.event_count(), held);
@@ -152,7 +152,7 @@ void Progress::ShowEvents(const wire::GetStatusReply& status) {
   events_shown_ = std::max(events_shown_, status.event_count());
 }
 
-void Progress::Say(absl::string_view line) {
+void ProgressDisplay::Say(absl::string_view line) {
   if (kind_ == Kind::kLog) return log::Info(line);
   Clear();
   // It may have names in it that others have chosen.
@@ -163,13 +163,13 @@ void Progress::Say(absl::string_view line) {
   out_.Write(text);
 }
 
-void Progress::Clear() {
+void ProgressDisplay::Clear() {
   if (!live_) return;
   out_.Write("\r\x1b[K");
   live_ = false;
 }
 
-int Progress::Width() const {
+int ProgressDisplay::Width() const {
   winsize size{};
   if (::ioctl(out_.descriptor(), TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return kWidthUnknown;
   return size.ws_col;

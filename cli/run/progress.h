@@ -26,13 +26,13 @@ std::string RenderBytes(uint64_t bytes);
 // Writes progress and events to one stream.
 //
 // Thread-safety: none.
-class Progress {
+class ProgressDisplay {
  public:
   // Form of the output: a live line that is redrawn, plain lines, or records of our own log.
   enum class Kind { kLive, kLines, kLog };
   // `quiet` leaves out everything except Say(). Borrows `out`.
-  Progress(Output& out, Kind kind, bool quiet) : out_(out), kind_(kind), quiet_(quiet) {}
-  ~Progress() { Clear(); }
+  ProgressDisplay(Output& out, Kind kind, bool quiet) : out_(out), kind_(kind), quiet_(quiet) {}
+  ~ProgressDisplay() { Clear(); }
 
   // Writes the new events of `status`, then its progress: on a terminal at once, otherwise every few seconds and, if
   // the job has at most 50 epochs, at each new epoch. While the job starts, also when the reason for waiting changes.

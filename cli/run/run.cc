@@ -51,9 +51,9 @@ Run::Run(const RunOptions& options, job::Job job, const RunFolder& folder, Signa
       signals_(signals),
       processes_(processes),
       progress_(out_,
-                job_.output().log_format() == job::Output::JSON ? Progress::Kind::kLog
-                : ::isatty(STDOUT_FILENO) != 0                  ? Progress::Kind::kLive
-                                                                : Progress::Kind::kLines,
+                job_.output().log_format() == job::Output::JSON ? ProgressDisplay::Kind::kLog
+                : ::isatty(STDOUT_FILENO) != 0                  ? ProgressDisplay::Kind::kLive
+                                                                : ProgressDisplay::Kind::kLines,
                 options.quiet) {
   // What is saved at the end must not depend on whether somebody still reads this: Ctrl-C ends `tee`, too.
   ::signal(SIGPIPE, SIG_IGN);

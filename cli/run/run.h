@@ -114,7 +114,7 @@ class Run {
   SignalQueue& signals_;
   RunProcesses& processes_;
   Output out_{STDOUT_FILENO};
-  Progress progress_;
+  ProgressDisplay progress_;
   std::string page_said_;
   bool begun_ = false;
   bool left_ = false;

@@ -27,7 +27,7 @@ bool EqualInConstantTime(absl::string_view one, absl::string_view other) {
   return one.size() == other.size() && CRYPTO_memcmp(one.data(), other.data(), one.size()) == 0;
 }
 
-absl::StatusOr<Caller> ByItsCertificate(const grpc::AuthContext* context, const std::string& job) {
+absl::StatusOr<AdmittedCaller> ByItsCertificate(const grpc::AuthContext* context, const std::string& job) {
   if (context == nullptr || !context->IsPeerAuthenticated()) {
     return absl::UnauthenticatedError("found a caller without a certificate; allowed are those with one of this job");
   }
@@ -47,16 +47,16 @@ absl::StatusOr<Caller> ByItsCertificate(const grpc::AuthContext* context, const 
         absl::StrCat("found a certificate of job ", identity->job, "; allowed is job ", job));
   }
   const char* const article = identity->role == Role::kOperator ? "an " : "a ";
-  return Caller{absl::StrCat(article, RoleName(identity->role), " of job ", job), Roles{identity->role}};
+  return AdmittedCaller{absl::StrCat(article, RoleName(identity->role), " of job ", job), Roles{identity->role}};
 }
 
-absl::StatusOr<Caller> ByItsToken(const grpc::ServerContextBase& context, const std::string& token) {
+absl::StatusOr<AdmittedCaller> ByItsToken(const grpc::ServerContextBase& context, const std::string& token) {
   const auto found = context.client_metadata().equal_range(kTokenKey);
   if (found.first == found.second) {
     return absl::UnauthenticatedError("found no token; allowed is a call with the one of security.token_file");
   }
   for (auto value = found.first; value != found.second; ++value) {
-    if (EqualInConstantTime(ToView(value->second), TokenValue(token))) return Caller{"the holder of the token"};
+    if (EqualInConstantTime(ToView(value->second), TokenValue(token))) return AdmittedCaller{"the holder of the token"};
   }
   return absl::UnauthenticatedError("found another token; allowed is the one of security.token_file");
 }
@@ -65,7 +65,7 @@ absl::StatusOr<Caller> ByItsToken(const grpc::ServerContextBase& context, const 
 
 std::string TokenValue(absl::string_view token) { return absl::StrCat("Bearer ", token); }
 
-absl::Status Caller::MustBe(Role role, absl::string_view what) const {
+absl::Status AdmittedCaller::MustBe(Role role, absl::string_view what) const {
   if (roles.Has(role)) return absl::OkStatus();
   return absl::PermissionDeniedError(
       absl::StrCat("found ", name, " that wants to ", what, "; allowed is ", RoleName(role)));
@@ -85,10 +85,10 @@ Guard Guard::ByToken(std::string token) {
   return guard;
 }
 
-absl::StatusOr<Caller> Guard::Identify(const grpc::ServerContextBase& context) const {
+absl::StatusOr<AdmittedCaller> Guard::Identify(const grpc::ServerContextBase& context) const {
   switch (by_) {
     case By::kNothing:
-      return Caller{"anybody"};
+      return AdmittedCaller{"anybody"};
     case By::kCertificate:
       return ByItsCertificate(context.auth_context().get(), job_);
     case By::kToken:
@@ -97,8 +97,8 @@ absl::StatusOr<Caller> Guard::Identify(const grpc::ServerContextBase& context) c
   return absl::UnauthenticatedError("nobody is let in");
 }
 
-absl::StatusOr<Caller> Guard::Admit(const grpc::ServerContextBase& context, absl::string_view method) const {
-  absl::StatusOr<Caller> caller = Identify(context);
+absl::StatusOr<AdmittedCaller> Guard::Admit(const grpc::ServerContextBase& context, absl::string_view method) const {
+  absl::StatusOr<AdmittedCaller> caller = Identify(context);
   if (!caller.ok() || by_ != By::kCertificate) return caller;
   const Roles allowed = CallersOf(method);
   for (const Role role : kRoles) {

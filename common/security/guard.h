@@ -12,7 +12,7 @@
 namespace slackline::security {
 
 // A caller that was admitted.
-struct Caller {
+struct AdmittedCaller {
   // Description for messages: "a worker of job first".
   std::string name;
   Roles roles = Roles::All();
@@ -35,10 +35,10 @@ class Guard {
   // Returns the caller if this call of `method`, named as in methods.h, may proceed. Each service calls this first.
   //   kUnauthenticated   the caller has no token, a wrong one, or a certificate without a role
   //   kPermissionDenied  the caller belongs to another job, or its role may not call this
-  absl::StatusOr<Caller> Admit(const grpc::ServerContextBase& context, absl::string_view method) const;
+  absl::StatusOr<AdmittedCaller> Admit(const grpc::ServerContextBase& context, absl::string_view method) const;
 
  private:
-  absl::StatusOr<Caller> Identify(const grpc::ServerContextBase& context) const;
+  absl::StatusOr<AdmittedCaller> Identify(const grpc::ServerContextBase& context) const;
 
   enum class By { kNothing, kCertificate, kToken };
   By by_ = By::kNothing;

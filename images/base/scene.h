@@ -27,7 +27,7 @@ struct Scene {
 };
 
 // Objects found on one image.
-struct Found {
+struct DetectedObjects {
   std::vector<float> boxes;  // format of Scene::boxes
   std::vector<int64_t> labels;
   std::vector<float> scores;

@@ -15,7 +15,7 @@ extern const DataFormat kWebdatasetFormat;
 extern const DataFormat kCocoFormat;
 
 // Convert section data to the options of those who read it.
-StoreOptions StoreOptionsOf(const DataRequest& request, ImagePeers* peers);
+PreparedStoreOptions StoreOptionsOf(const DataRequest& request, ImagePeers* peers);
 pictures::FormWish FormWishOf(const job::Decode& decode);
 coco::CocoOptions CocoOptionsOf(const DataRequest& request);
 

@@ -83,7 +83,7 @@ std::optional<TrainingImages> LookIntoIndex(const job::Data& data) {
 
 }  // namespace
 
-StoreOptions StoreOptionsOf(const DataRequest& request, ImagePeers* peers) {
+PreparedStoreOptions StoreOptionsOf(const DataRequest& request, ImagePeers* peers) {
   const job::Data& data = request.settings;
   return {.path = data.path(),
           .cache_folder = data.cache().folder(),

@@ -30,11 +30,11 @@ absl::Status CopyFile(const std::string& from, const std::string& to) {
 
 }  // namespace
 
-PreparedStore::PreparedStore(const StoreOptions& options) : options_(options) {
+PreparedStore::PreparedStore(const PreparedStoreOptions& options) : options_(options) {
   if (IsHttp(options.path)) http_ = std::make_unique<HttpFetch>(options.http);
 }
 
-absl::StatusOr<PreparedStore> PreparedStore::Open(const StoreOptions& options) {
+absl::StatusOr<PreparedStore> PreparedStore::Open(const PreparedStoreOptions& options) {
   PreparedStore store(options);
   if (options.cache_folder.empty()) {
     if (store.http_ == nullptr) return store;

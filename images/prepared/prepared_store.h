@@ -15,7 +15,7 @@
 
 namespace slackline::images {
 
-struct StoreOptions {
+struct PreparedStoreOptions {
   std::string path;               // a folder, or http://files.example.org:8000/FOLDER
   std::string cache_folder = {};  // empty: no cache; a server needs one
   uint64_t cache_bytes_max = 0;
@@ -32,7 +32,7 @@ class PreparedStore {
   // Opens a store.
   //   kInvalidArgument  a server without a cache
   //   as FileCache::Open()
-  static absl::StatusOr<PreparedStore> Open(const StoreOptions& options);
+  static absl::StatusOr<PreparedStore> Open(const PreparedStoreOptions& options);
 
   const std::string& path() const { return options_.path; }
   // Number of bytes of files that this store got from the folder or the server.
@@ -52,7 +52,7 @@ class PreparedStore {
   absl::StatusOr<HeldFile> Get(const PreparedFile& file);
 
  private:
-  explicit PreparedStore(const StoreOptions& options);
+  explicit PreparedStore(const PreparedStoreOptions& options);
   std::string OriginOf(const PreparedFile& file) const;
   // Gets a file from the folder or the server.
   absl::Status FetchFromOrigin(const PreparedFile& file, const std::string& path);
@@ -60,7 +60,7 @@ class PreparedStore {
   //   kAborted  the peer did not deliver the file; ask for another place
   absl::StatusOr<HeldFile> GetFrom(const ImagePeers::Source& source, const PreparedFile& file);
 
-  const StoreOptions options_;
+  const PreparedStoreOptions options_;
   std::unique_ptr<const FileCache> cache_;
   std::unique_ptr<HttpFetch> http_;
   bool full_ = false;

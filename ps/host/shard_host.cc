@@ -370,7 +370,7 @@ absl::Status ShardHost::Adopt(const ReadSnapshot& read) {
   return absl::OkStatus();
 }
 
-absl::Status ShardHost::Follow(const RecordedStep& step) {
+absl::Status ShardHost::Follow(const JournalStep& step) {
   SLACKLINE_CHECK(followed_.adopted() && step.push != nullptr);
   const Version next = {version_.lineage, version_.number + 1};
   if (step.version != next) {

@@ -111,7 +111,7 @@ class ShardHost {
   // Takes the step after the copy's version.
   //   kInternal  the step is to another version
   // Requires: Adopt(); the step has a push, checked, of the whole shard.
-  absl::Status Follow(const RecordedStep& step);
+  absl::Status Follow(const JournalStep& step);
   // Workers of the copy. The caller passes on what the shard tells of them; Follow() does so for the answers of a step.
   FollowedWorkers& followed() { return followed_; }
   // Returns OK if the copy is at this version and its weights have this checksum.

@@ -13,7 +13,7 @@
 namespace slackline::ps {
 
 // Step that was taken, with all that is needed to take it again on the same state, to the same bits.
-struct RecordedStep {
+struct JournalStep {
   Version version;  // version after the step
   StepArguments arguments;
   // Only gradient of the step, as it arrived, ...
@@ -38,7 +38,7 @@ class ShardJournal {
   // Returns true if the shard's steps are wanted.
   virtual bool Follows(ShardId shard) const = 0;
   // Reports a step, before or after it is taken here.
-  virtual void Stepped(ShardId shard, RecordedStep step) = 0;
+  virtual void Stepped(ShardId shard, JournalStep step) = 0;
   // Reports a final answer. It may be reported again, and a reported step may contain it already. `tell` runs when the
   // answer and all reports before it are kept, now or later. It never runs if another server has taken over.
   virtual void Answered(ShardId shard, const Sender& sender, const Answer& answer, Tell tell) = 0;

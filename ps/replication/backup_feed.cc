@@ -195,7 +195,7 @@ absl::Status BackupFeed::Handle(const wire::ReplicaStep& step) {
   }
   const size_t groups = copy.host->config().optimizer.groups.size();
   if (absl::Status rates = CheckLearningRates(step.learning_rates(), groups); !rates.ok()) return rates;
-  RecordedStep record;
+  JournalStep record;
   record.version = FromWire(step.version());
   record.arguments = {.lr_scale = step.lr_scale(),
                       .average_rate = step.average_rate(),

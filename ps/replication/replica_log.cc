@@ -60,7 +60,7 @@ ReplicaLog::Entry& ReplicaLog::Record(ShardId shard) {
   return (copied ? copying_->later : queue_).emplace_back();
 }
 
-void ReplicaLog::Stepped(ShardId shard, RecordedStep step) {
+void ReplicaLog::Stepped(ShardId shard, JournalStep step) {
   if (!Follows(shard)) return;
   RecordBytes(shard, step);
   Entry& entry = Record(shard);
@@ -80,7 +80,7 @@ void ReplicaLog::Stepped(ShardId shard, RecordedStep step) {
   sink_->Wake();
 }
 
-void ReplicaLog::RecordBytes(ShardId shard, const RecordedStep& step) {
+void ReplicaLog::RecordBytes(ShardId shard, const JournalStep& step) {
   if (step.mean != nullptr) {
     return RecordPiece(shard, 0, step.mean->size(), {}, ByteSegments(AsBytes(*step.mean)), step.mean);
   }

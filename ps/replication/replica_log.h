@@ -87,7 +87,7 @@ class ReplicaLog : public ShardJournal {
   ReplicaLog(Options options, ServiceMetrics& metrics, const TimeSource& time);
 
   bool Follows(ShardId shard) const override;
-  void Stepped(ShardId shard, RecordedStep step) override;
+  void Stepped(ShardId shard, JournalStep step) override;
   void Answered(ShardId shard, const Sender& sender, const Answer& answer, Tell tell) override;
   void Joined(ShardId shard, const Sender& sender, Clock64 clock) override;
   void Left(ShardId shard, const Sender& sender) override;
@@ -155,7 +155,7 @@ class ReplicaLog : public ShardJournal {
 
   void TakeNext();
   Entry& Record(ShardId shard);
-  void RecordBytes(ShardId shard, const RecordedStep& step);
+  void RecordBytes(ShardId shard, const JournalStep& step);
   void RecordPiece(ShardId shard, uint64_t offset, uint64_t elements, const codec::Codec& codec,
                    const ByteSegments& bytes, const std::shared_ptr<const void>& owner);
   void Emit(Entry entry, wire::ReplicaFrame& frame, std::vector<rpc::Attachment>& pieces);

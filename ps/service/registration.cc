@@ -13,15 +13,15 @@
 
 namespace slackline::ps {
 
-Registration::Registration(RegistrationOptions options, Exchange& exchange)
+Registration::Registration(RegistrationOptions options, Sequencer& sequencer)
     : options_(std::move(options)),
-      exchange_(exchange),
+      sequencer_(sequencer),
       scheduler_(options_.scheduler, options_.protection),
       thread_([this] { Run(); }) {}
 
 Registration::~Registration() {
   stop_.Raise();
-  exchange_.WakeUp();
+  sequencer_.WakeUp();
   thread_.join();
 }
 
@@ -63,7 +63,7 @@ absl::Status Registration::Register() {
   if (absl::Status speaks = CheckProtocol(scheduler, ProtocolOf(self_)); !speaks.ok()) return speaks;
   log::Info("is server ", self_.server(), " (incarnation ", self_.incarnation(), ") at ", options_.address);
   absl::Status known =
-      exchange_.SetIdentity({JobId(self_.job()), ServerId(self_.server()), Incarnation(self_.incarnation())});
+      sequencer_.SetIdentity({JobId(self_.job()), ServerId(self_.server()), Incarnation(self_.incarnation())});
   if (known.ok() && options_.on_registered) options_.on_registered();
   return known;
 }
@@ -73,7 +73,7 @@ absl::Status Registration::BeatUntilEnd() {
   absl::Duration wait = options_.timeouts.heartbeat;
   while (true) {
     // A death between a first snapshot and the heartbeat that tells of it would cost the run.
-    exchange_.AwaitNews(wait);
+    sequencer_.AwaitNews(wait);
     if (Stopped(absl::ZeroDuration())) break;
     const absl::Time begin = time_.Now();
     const absl::StatusOr<bool> leave = Beat();
@@ -102,7 +102,7 @@ absl::Status Registration::BeatUntilEnd() {
 
 absl::StatusOr<bool> Registration::Beat() {
   // A busy sequencer is no reason to fall silent: the last numbers go out again.
-  if (const absl::StatusOr<ShardTable::Progress> now = exchange_.progress(); now.ok()) progress_ = *now;
+  if (const absl::StatusOr<ShardTable::Progress> now = sequencer_.progress(); now.ok()) progress_ = *now;
   wire::HeartbeatRequest request;
   request.set_job(self_.job());
   request.set_role(wire::MEMBER_ROLE_SERVER);
@@ -116,8 +116,8 @@ absl::StatusOr<bool> Registration::Beat() {
   wire::HeartbeatReply reply;
   const absl::Status status = rpc::FromGrpc(stub()->Heartbeat(context.get(), request, &reply));
   if (!status.ok()) return status;
-  if (reply.checkpoint_heard() != 0) exchange_.CheckpointHeard(reply.checkpoint_heard());
-  if (reply.backup_released() != 0) exchange_.BackupReleased(reply.backup_released());
+  if (reply.checkpoint_heard() != 0) sequencer_.CheckpointHeard(reply.checkpoint_heard());
+  if (reply.backup_released() != 0) sequencer_.BackupReleased(reply.backup_released());
   if (reply.job_ended()) job_ended_ = true;
   leave_reason_ = reply.leave_reason();
   return reply.leave();

@@ -14,7 +14,7 @@
 #include "common/rpc/followed_channel.h"
 #include "common/steady_flag.h"
 #include "common/timeouts.h"
-#include "ps/service/exchange.h"
+#include "ps/service/sequencer.h"
 #include "scheduler.grpc.pb.h"
 
 namespace slackline::ps {
@@ -28,7 +28,7 @@ struct RegistrationOptions {
   // Address at which others reach this server, as host:port.
   std::string address;
   uint64_t job_fingerprint = 0;
-  // Address for processes on this host: Exchange::local().
+  // Address for processes on this host: Sequencer::local().
   wire::LocalAddress local;
   // Address of the Prometheus endpoint, as host:port; empty if there is none.
   std::string metrics_address = "";
@@ -47,10 +47,10 @@ struct RegistrationOptions {
 // Thread-safety: safe.
 // Threads:       one, born in the constructor, joined in the destructor. The destructor waits for a call in flight. The
 //                deadline of a call is 16 heartbeats to register; afterwards at most 3 heartbeats.
-// Ownership:     borrows the exchange.
+// Ownership:     borrows the sequencer.
 class Registration {
  public:
-  Registration(RegistrationOptions options, Exchange& exchange);
+  Registration(RegistrationOptions options, Sequencer& sequencer);
   ~Registration();
 
   // Returns true once the scheduler has said that the job has ended.
@@ -68,7 +68,7 @@ class Registration {
   bool Stopped(absl::Duration wait) { return stop_.Await(wait); }
 
   const RegistrationOptions options_;
-  Exchange& exchange_;
+  Sequencer& sequencer_;
   rpc::FollowedChannel scheduler_;
   const SteadyTime time_;
   SteadyFlag stop_;

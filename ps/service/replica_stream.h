@@ -16,7 +16,7 @@
 #include "common/security/security.h"
 #include "parameter_server.grpc.pb.h"
 #include "ps/service/shard_table.h"
-#include "ps/service/stream.h"
+#include "ps/service/worker_stream.h"
 
 namespace slackline::ps {
 

@@ -33,12 +33,12 @@ struct StatusError {
 //
 // Thread-safety: safe; callers hold the GIL.
 // Threads:       one, created in the constructor, joined in the destructor.
-class Caller {
+class CallThread {
  public:
-  Caller() : pid_(::getpid()), thread_([this] { Loop(); }) {}
-  Caller(const Caller&) = delete;
-  Caller& operator=(const Caller&) = delete;
-  ~Caller() {
+  CallThread() : pid_(::getpid()), thread_([this] { Loop(); }) {}
+  CallThread(const CallThread&) = delete;
+  CallThread& operator=(const CallThread&) = delete;
+  ~CallThread() {
     {
       absl::MutexLock lock(&mutex_);
       stop_ = true;
@@ -142,7 +142,7 @@ class Caller {
       std::function<void()> task;
       {
         absl::MutexLock lock(&mutex_);
-        mutex_.Await(absl::Condition(this, &Caller::HasWork));
+        mutex_.Await(absl::Condition(this, &CallThread::HasWork));
         if (stop_) return;
         task = std::exchange(task_, nullptr);
       }

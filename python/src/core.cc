@@ -72,7 +72,7 @@ class Job {
                                   .topology = std::move(topology.utf8)});
     Check(job.status());
     job_ = *std::move(job);
-    caller_ = std::make_unique<Caller>();
+    caller_ = std::make_unique<CallThread>();
   }
   ~Job() {
     if (::getpid() == pid_) {
@@ -277,7 +277,7 @@ class Job {
 
   const pid_t pid_;
   std::unique_ptr<EmbeddedJob> job_;
-  std::unique_ptr<Caller> caller_;
+  std::unique_ptr<CallThread> caller_;
   std::vector<Vector> parameters_;
   worker::EvaluationWork evaluation_;
   bool open_ = false;

@@ -130,8 +130,8 @@ std::string RunName(const std::string& run_folder) {
   return path.has_filename() ? path.filename() : path.parent_path().filename();
 }
 
-absl::StatusOr<std::unique_ptr<RunFolder>> RunFolder::Create(const std::string& path, const job::Job& job,
-                                                             absl::Time wall_time) {
+absl::StatusOr<std::unique_ptr<RunFolderWriter>> RunFolderWriter::Create(const std::string& path, const job::Job& job,
+                                                                         absl::Time wall_time) {
   std::error_code error;
   const std::filesystem::path folder = std::filesystem::absolute(path, error).lexically_normal();
   if (absl::Status name = CheckName(folder); !name.ok()) return name;
@@ -143,7 +143,7 @@ absl::StatusOr<std::unique_ptr<RunFolder>> RunFolder::Create(const std::string& 
         absl::StrCat("the run folder ", folder.string(), " holds another run (metrics.csv): choose a new one"));
   }
 
-  std::unique_ptr<RunFolder> run(new RunFolder(folder));
+  std::unique_ptr<RunFolderWriter> run(new RunFolderWriter(folder));
   const std::string job_file = folder / "job.yaml";
   std::ofstream yaml(job_file);
   yaml << ToYaml(job) << std::flush;
@@ -152,8 +152,8 @@ absl::StatusOr<std::unique_ptr<RunFolder>> RunFolder::Create(const std::string& 
   return run;
 }
 
-absl::StatusOr<std::unique_ptr<RunFolder>> RunFolder::Reopen(const std::string& path, const job::Job& job,
-                                                             absl::Time wall_time) {
+absl::StatusOr<std::unique_ptr<RunFolderWriter>> RunFolderWriter::Reopen(const std::string& path, const job::Job& job,
+                                                                         absl::Time wall_time) {
   std::error_code error;
   const std::filesystem::path folder = std::filesystem::absolute(path, error).lexically_normal();
   if (absl::Status name = CheckName(folder); !name.ok()) return name;
@@ -163,12 +163,12 @@ absl::StatusOr<std::unique_ptr<RunFolder>> RunFolder::Reopen(const std::string& 
   if (!has_metrics && (error || !std::filesystem::exists(folder / "job.yaml", error))) {
     return absl::NotFoundError(absl::StrCat("found no run in ", path, " (metrics.csv or job.yaml) to go on with"));
   }
-  std::unique_ptr<RunFolder> run(new RunFolder(folder));
+  std::unique_ptr<RunFolderWriter> run(new RunFolderWriter(folder));
   if (absl::Status opened = run->OpenFiles(job, wall_time); !opened.ok()) return opened;
   return run;
 }
 
-absl::Status RunFolder::CutBack(double time_s) {
+absl::Status RunFolderWriter::CutBack(double time_s) {
   const std::string file = path_ + "/metrics.csv", draft = file + ".new", undone = path_ + "/metrics-undone.csv";
   std::ifstream in(file);
   std::ofstream kept(draft), dropped(undone, std::ios::app);
@@ -189,7 +189,7 @@ absl::Status RunFolder::CutBack(double time_s) {
   return metrics.status();
 }
 
-absl::Status RunFolder::OpenFiles(const job::Job& job, absl::Time wall_time) {
+absl::Status RunFolderWriter::OpenFiles(const job::Job& job, absl::Time wall_time) {
   absl::StatusOr<std::unique_ptr<LineFile>> metrics = LineFile::Open(path_ + "/metrics.csv", kHeader);
   if (!metrics.ok()) return metrics.status();
   metrics_ = *std::move(metrics);
@@ -203,7 +203,7 @@ absl::Status RunFolder::OpenFiles(const job::Job& job, absl::Time wall_time) {
   return absl::OkStatus();
 }
 
-absl::Status RunFolder::Write(const Report& report, absl::Time wall_time) {
+absl::Status RunFolderWriter::Write(const Report& report, absl::Time wall_time) {
   absl::Status status = metrics_->Add(RowOf(report));
   if (curves_ == nullptr) return status;
   curves_written_ = curves_->Add(wall_time, report.step, Points(report));
@@ -218,22 +218,22 @@ absl::Status RunFolder::Write(const Report& report, absl::Time wall_time) {
   return status;
 }
 
-absl::Status RunFolder::WriteEvent(absl::string_view event, absl::Time wall_time) {
+absl::Status RunFolderWriter::WriteEvent(absl::string_view event, absl::Time wall_time) {
   return events_->Add(EventLine(event, wall_time));
 }
 
-absl::Status RunFolder::Flush() {
+absl::Status RunFolderWriter::Flush() {
   absl::Status status = events_->Flush();
   status.Update(metrics_->Flush());
   status.Update(curves_written_);
   return status;
 }
 
-absl::Status RunFolder::WriteSummary(const RunSummary& summary) {
+absl::Status RunFolderWriter::WriteSummary(const RunSummary& summary) {
   return Replace(path_ + "/summary.json", ToJson(summary));
 }
 
-absl::Status RunFolder::WriteEpochs(const std::vector<EpochFigures>& rows) {
+absl::Status RunFolderWriter::WriteEpochs(const std::vector<EpochFigures>& rows) {
   std::string csv = kEpochsHeader;
   for (const EpochFigures& row : rows) absl::StrAppend(&csv, EpochRow(row));
   return Replace(path_ + "/epochs.csv", csv);

@@ -27,19 +27,19 @@ std::string DefaultRunFolder(const std::string& job_name, absl::Time now);
 // Returns the name of the run that is kept in `run_folder`: the last part of the path.
 std::string RunName(const std::string& run_folder);
 
-class RunFolder {
+class RunFolderWriter {
  public:
   // Creates the folder and its files; job.yaml has every field.
   //   kAlreadyExists  the folder holds another run
   //   kUnavailable    something cannot be written
-  static absl::StatusOr<std::unique_ptr<RunFolder>> Create(const std::string& path, const job::Job& job,
-                                                           absl::Time wall_time);
+  static absl::StatusOr<std::unique_ptr<RunFolderWriter>> Create(const std::string& path, const job::Job& job,
+                                                                 absl::Time wall_time);
 
   // Opens the folder of a run that continues; its files are continued, too.
   //   kNotFound     there is no run
   //   kUnavailable  something cannot be written
-  static absl::StatusOr<std::unique_ptr<RunFolder>> Reopen(const std::string& path, const job::Job& job,
-                                                           absl::Time wall_time);
+  static absl::StatusOr<std::unique_ptr<RunFolderWriter>> Reopen(const std::string& path, const job::Job& job,
+                                                                 absl::Time wall_time);
 
   // Takes the run back to `time_s` of training, where it continues: later rows of metrics.csv go to metrics-undone.csv.
   //   kUnavailable  something cannot be written
@@ -64,7 +64,7 @@ class RunFolder {
   absl::Status WriteEpochs(const std::vector<EpochFigures>& rows);
 
  private:
-  explicit RunFolder(std::string path) : path_(std::move(path)) {}
+  explicit RunFolderWriter(std::string path) : path_(std::move(path)) {}
   // Opens metrics.csv, events.log and the curves.
   absl::Status OpenFiles(const job::Job& job, absl::Time wall_time);
 

@@ -113,7 +113,7 @@ class Record {
 // Keeps epochs.csv, which is written as a whole.
 class EpochFile {
  public:
-  EpochFile(Controller& controller, RunFolder& folder) : controller_(controller), folder_(folder) {}
+  EpochFile(Controller& controller, RunFolderWriter& folder) : controller_(controller), folder_(folder) {}
 
   // `now`: whatever it costs.
   void Look(bool now) {
@@ -134,7 +134,7 @@ class EpochFile {
 
  private:
   Controller& controller_;
-  RunFolder& folder_;
+  RunFolderWriter& folder_;
   const SteadyTime time_;
   std::optional<std::vector<EpochFigures>> unwritten_;
   absl::Status written_;  // of the last attempt

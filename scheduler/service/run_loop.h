@@ -22,7 +22,7 @@ void BlockStopSignals();
 
 // Outputs of a run while it is in progress.
 struct RunRecord {
-  RunFolder& folder;
+  RunFolderWriter& folder;
   SchedulerMetrics& metrics;
   // Files for Prometheus. Null: nobody is to find the processes of this run.
   ScrapeTargets* targets = nullptr;

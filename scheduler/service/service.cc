@@ -37,8 +37,8 @@ Request Bounded(const Request& request) {
 
 }  // namespace
 
-absl::StatusOr<security::Caller> SchedulerService::Admit(const grpc::ServerContext& context,
-                                                         absl::string_view method) const {
+absl::StatusOr<security::AdmittedCaller> SchedulerService::Admit(const grpc::ServerContext& context,
+                                                                 absl::string_view method) const {
   return guard_.Admit(context, absl::StrCat("slackline.wire.Scheduler.", method));
 }
 

@@ -43,7 +43,7 @@ class SchedulerService final : public wire::Scheduler::Service {
 
  private:
   // Checks that the caller may use `method`, and returns the caller. `method`: the name without package and service.
-  absl::StatusOr<security::Caller> Admit(const grpc::ServerContext& context, absl::string_view method) const;
+  absl::StatusOr<security::AdmittedCaller> Admit(const grpc::ServerContext& context, absl::string_view method) const;
 
   Controller& controller_;
   const security::Guard guard_;

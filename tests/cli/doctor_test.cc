@@ -296,7 +296,7 @@ TEST_F(Checks, SlowLinksAndClocksThatDisagreeAreSaid) {
 
 TEST_F(Checks, WhatAJobNeedsOnEachMachineIsNamedWhereItIsMissing) {
   EXPECT_THAT(CheckJob({}, job_), Each(IsFine()));
-  JobFacts facts;
+  JobTrials facts;
   facts.programs = absl::NotFoundError("found no slackline-ps");
   facts.data = absl::NotFoundError("found no folder /data");
   facts.devices = absl::FailedPreconditionError("worker.devices: cuda:0 was asked for; here is none");
@@ -312,7 +312,7 @@ TEST_F(Checks, CredentialsThatAreMissingOrEndSoonAreSaid) {
   job::Job tls = job_;
   tls.mutable_security()->set_mode(job::Security::TLS);
   EXPECT_THAT(CheckJob({}, tls), Contains(Is(Level::kOk, "credentials", "valid")));
-  JobFacts facts;
+  JobTrials facts;
   facts.soon = absl::Hours(7 * 24);
   facts.credentials_soon = absl::InvalidArgumentError("worker.crt: expired");
   EXPECT_THAT(CheckJob(facts, tls),

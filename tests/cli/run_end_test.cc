@@ -117,7 +117,7 @@ TEST_F(RunEnd, DataWithoutImagesAreNamed) {
 }
 
 TEST(SilenceTest, CountsFromTheLastAnswerAndNotWhatThisProcessSlept) {
-  Silence silence;
+  SchedulerSilence silence;
   absl::Time now = absl::UnixEpoch();
   for (int i = 0; i < 100; ++i) silence.Look(false, now += absl::Milliseconds(200));
   EXPECT_EQ(silence.lasted(), absl::ZeroDuration()) << "it has never answered";

@@ -103,7 +103,7 @@ TEST(RenderCount, GroupsOfThree) {
   EXPECT_EQ(RenderCount(1234567), "1,234,567");
 }
 
-// What a Progress wrote to its stream.
+// What a ProgressDisplay wrote to its stream.
 class Written {
  public:
   Written() : file_(std::tmpfile()), out_(::fileno(file_)) {}
@@ -125,9 +125,9 @@ class Written {
   Output out_;
 };
 
-TEST(Progress, PlainLinesComeEveryFewSecondsAndForEachEpoch) {
+TEST(ProgressDisplay, PlainLinesComeEveryFewSecondsAndForEachEpoch) {
   Written out;
-  Progress progress(out.out(), Progress::Kind::kLines, /*quiet=*/false);
+  ProgressDisplay progress(out.out(), ProgressDisplay::Kind::kLines, /*quiet=*/false);
   const absl::Time start = absl::UnixEpoch();
   wire::GetStatusReply status = Training();
   progress.Show(status, start);
@@ -141,9 +141,9 @@ TEST(Progress, PlainLinesComeEveryFewSecondsAndForEachEpoch) {
             "   7.2 s  epoch 2/5" + figures + "   7.2 s  epoch 3/5" + figures + "   7.2 s  epoch 3/5" + figures);
 }
 
-TEST(Progress, ManyShortEpochsAreNoNews) {
+TEST(ProgressDisplay, ManyShortEpochsAreNoNews) {
   Written out;
-  Progress progress(out.out(), Progress::Kind::kLines, /*quiet=*/false);
+  ProgressDisplay progress(out.out(), ProgressDisplay::Kind::kLines, /*quiet=*/false);
   wire::GetStatusReply status = Training();
   status.set_epochs(4000);
   for (uint32_t epoch = 1; epoch <= 10; ++epoch) {
@@ -156,9 +156,9 @@ TEST(Progress, ManyShortEpochsAreNoNews) {
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 2);
 }
 
-TEST(Progress, EventsAreShownOnceAboveTheLine) {
+TEST(ProgressDisplay, EventsAreShownOnceAboveTheLine) {
   Written out;
-  Progress progress(out.out(), Progress::Kind::kLive, /*quiet=*/false);
+  ProgressDisplay progress(out.out(), ProgressDisplay::Kind::kLive, /*quiet=*/false);
   wire::GetStatusReply status = Training();
   status.add_events("worker-2 joined");
   status.set_event_count(7);
@@ -172,14 +172,14 @@ TEST(Progress, EventsAreShownOnceAboveTheLine) {
   EXPECT_EQ(out.text(), "worker-2 joined\n" + line + line + "\r\x1b[Kworker-2 died\n" + line + "\r\x1b[K");
 }
 
-TEST(Progress, LinesThatNobodyReadAreCounted) {
+TEST(ProgressDisplay, LinesThatNobodyReadAreCounted) {
   int ends[2];
   ASSERT_EQ(::pipe(ends), 0);
   std::string got;
   std::thread reader;
   {
     Output out(ends[1]);
-    Progress progress(out, Progress::Kind::kLines, /*quiet=*/false);
+    ProgressDisplay progress(out, ProgressDisplay::Kind::kLines, /*quiet=*/false);
     const std::string line(1000, 'x');
     for (int i = 0; i < 1000; ++i) progress.Say(line);
     ASSERT_TRUE(out.stuck());
@@ -197,9 +197,9 @@ TEST(Progress, LinesThatNobodyReadAreCounted) {
   EXPECT_THAT(got, ContainsRegex("\n.Nobody read this for a while: [0-9]+ lines are left out here.*\nthe last\n$"));
 }
 
-TEST(Progress, QuietShowsOnlyWhatIsSaid) {
+TEST(ProgressDisplay, QuietShowsOnlyWhatIsSaid) {
   Written out;
-  Progress progress(out.out(), Progress::Kind::kLive, /*quiet=*/true);
+  ProgressDisplay progress(out.out(), ProgressDisplay::Kind::kLive, /*quiet=*/true);
   wire::GetStatusReply status = Training();
   status.add_events("worker-2 joined");
   status.set_event_count(1);

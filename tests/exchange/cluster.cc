@@ -175,11 +175,11 @@ void Cluster::MoveShards(size_t from, size_t to, const std::vector<uint32_t>& sh
 void Cluster::Listen(size_t index) {
   Server& server = *servers_[index];
   worker::ServerInfo& info = map_.servers[index];
-  ps::ExchangeOptions options;
+  ps::SequencerOptions options;
   options.job = MakeJob(shape_);
   options.timeouts = timeouts_;
   options.security = shape_.server_security;
-  server.exchange = *ps::Exchange::Start(options, server.metrics, time_);
+  server.exchange = *ps::Sequencer::Start(options, server.metrics, time_);
   info.address = "127.0.0.1:" + std::to_string(server.exchange->port());
   info.host = server.exchange->local().host();
   info.socket = server.exchange->local().socket();

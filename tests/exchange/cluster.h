@@ -16,7 +16,7 @@
 #include "common/clock.h"
 #include "common/metrics/metrics.h"
 #include "common/security/security.h"
-#include "ps/service/exchange.h"
+#include "ps/service/sequencer.h"
 #include "worker/client/client.h"
 
 namespace slackline {
@@ -106,7 +106,7 @@ class Cluster {
   void MoveShards(size_t from, size_t to, const std::vector<uint32_t>& shards);
   // Moves shards up to the point at which `from` could give them up.
   void BeginMove(size_t from, size_t to, const std::vector<uint32_t>& shards);
-  ps::Exchange& server(size_t index) { return *servers_[index]->exchange; }
+  ps::Sequencer& server(size_t index) { return *servers_[index]->exchange; }
 
   // Returns the largest number of bytes that may be staged.
   uint64_t staging_bytes_max() const { return map_.elements * sizeof(float) * (shape_.window * shape_.workers + 1); }
@@ -119,7 +119,7 @@ class Cluster {
  private:
   struct Server {
     Metrics metrics;
-    std::unique_ptr<ps::Exchange> exchange;
+    std::unique_ptr<ps::Sequencer> exchange;
     std::unique_ptr<wire::ParameterServerControl::Stub> control;
   };
   struct Notices {

@@ -17,13 +17,13 @@ namespace {
 class ClusterLink : public worker::ScriptedLink {
  public:
   ClusterLink(const Cluster& cluster, uint32_t number) : cluster_(cluster), number_(number) {}
-  absl::StatusOr<worker::Membership> Join() override {
+  absl::StatusOr<worker::WorkerMembership> Join() override {
     ++joins;
-    return worker::Membership{.job = Cluster::kJob,
-                              .worker = WorkerId(number_),
-                              .incarnation = Incarnation(100 + number_),
-                              .first_clock = Clock64(0),
-                              .send_seed = true};
+    return worker::WorkerMembership{.job = Cluster::kJob,
+                                    .worker = WorkerId(number_),
+                                    .incarnation = Incarnation(100 + number_),
+                                    .first_clock = Clock64(0),
+                                    .send_seed = true};
   }
   absl::StatusOr<worker::ShardMap> GetShardMap() override { return cluster_.map(); }
 

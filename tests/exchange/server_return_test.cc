@@ -54,7 +54,7 @@ TEST_P(ServerReturnTest, ThatAllIsOnDiskIsNewsAtOnce) {
   ClusterShape shape = Shape();
   shape.change = [](job::Job& job) { job.mutable_durability()->set_snapshot_every_s(3600); };
   Cluster cluster(shape);
-  ps::Exchange& server = cluster.server(0);
+  ps::Sequencer& server = cluster.server(0);
   std::atomic<bool> waits = true, given_up = false;
   std::thread teller([&] {
     while (!given_up && !cluster.progress().report.durable()) server.AwaitNews(absl::Minutes(2));

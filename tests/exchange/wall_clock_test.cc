@@ -103,8 +103,8 @@ TEST(WallClock, AServerBeatsOn) {
   FakeScheduler scheduler;
   Metrics metrics;
   SteadyTime time;
-  ps::ExchangeOptions exchange_options;
-  const auto exchange = *ps::Exchange::Start(exchange_options, metrics, time);
+  ps::SequencerOptions exchange_options;
+  const auto exchange = *ps::Sequencer::Start(exchange_options, metrics, time);
   ps::RegistrationOptions options;
   options.scheduler = scheduler.address();
   options.timeouts.heartbeat = absl::Milliseconds(20);

@@ -226,7 +226,7 @@ TEST(PreparedStore, AFolderIsReadOnceAndWhatDoesNotFitFromItself) {
   fs::create_directory(folder / "origin");
   WriteFile(folder / "origin/a", Bytes(a.text.begin(), a.text.end()));
   WriteFile(folder / "origin/b", Bytes(b.text.begin(), b.text.end()));
-  const StoreOptions options{
+  const PreparedStoreOptions options{
       .path = folder / "origin", .cache_folder = folder / "cache", .cache_bytes_max = 250, .http = {}};
   auto store = PreparedStore::Open(options);
   ASSERT_TRUE(store.ok());
@@ -260,10 +260,10 @@ TEST(PreparedStore, AServerIsReadOnceAndItsMistakesAreNamed) {
   server.Serve("/d/a", a.text);
   server.Serve("/d/b", wrong.text);
   server.BreakOff({30'000});
-  StoreOptions options{.path = server.Address("/d"),
-                       .cache_folder = folder / "cache",
-                       .cache_bytes_max = 1'000'000,
-                       .http = {.silence_max = absl::Seconds(5), .give_up = absl::Seconds(20)}};
+  PreparedStoreOptions options{.path = server.Address("/d"),
+                               .cache_folder = folder / "cache",
+                               .cache_bytes_max = 1'000'000,
+                               .http = {.silence_max = absl::Seconds(5), .give_up = absl::Seconds(20)}};
   auto store = PreparedStore::Open(options);
   ASSERT_TRUE(store.ok());
   for (int i = 0; i < 3; ++i) EXPECT_EQ(TextOf(store->Get(a.file)->path), a.text);

@@ -14,7 +14,7 @@
 #include "gtest/gtest.h"
 #include "parameter_server.grpc.pb.h"
 #include "ps/service/awaited.h"
-#include "ps/service/exchange.h"
+#include "ps/service/sequencer.h"
 #include "tests/ps/service_fixture.h"
 
 namespace slackline::ps {
@@ -142,12 +142,12 @@ class TestWorker {
 class ExchangeTest : public testing::Test {
  protected:
   ExchangeTest() {
-    ExchangeOptions options;
+    SequencerOptions options;
     options.job = PlainJob();
     options.job.mutable_limits()->set_streams_max(12);  // including streams that are just ending
     options.timeouts.heartbeat = absl::Milliseconds(50);
     options.on_stop = [this](const std::string& reason) { stopped_.Give(reason); };
-    exchange_ = *Exchange::Start(options, metrics_, time_);
+    exchange_ = *Sequencer::Start(options, metrics_, time_);
     address_ = "127.0.0.1:" + std::to_string(exchange_->port());
     control_ = wire::ParameterServerControl::NewStub(rpc::ControlChannel(address_));
   }
@@ -248,7 +248,7 @@ class ExchangeTest : public testing::Test {
   Metrics metrics_;
   SteadyTime time_;
   Awaited<std::string> stopped_;
-  std::unique_ptr<Exchange> exchange_;
+  std::unique_ptr<Sequencer> exchange_;
   std::string address_;
   std::unique_ptr<wire::ParameterServerControl::Stub> control_;
   std::unique_ptr<TestWorker> alice_;

@@ -138,7 +138,7 @@ class LongFramesTest : public ExchangeTest {
 TEST_F(LongFramesTest, ThoseOfAllStreamsTogetherTakeASmallPartOfTheSequencersTime) {
   constexpr int kFrames = 2;
   const wire::WorkerFrame frame = PullOfManyShards(80'000);
-  const absl::Duration cost = static_cast<int64_t>(frame.ByteSizeLong()) * Stream::kParseOfByte;
+  const absl::Duration cost = static_cast<int64_t>(frame.ByteSizeLong()) * WorkerStream::kParseOfByte;
   const absl::Time begin = time_.Now();
   SendAndAwait(frame, kFrames);
   EXPECT_GE(time_.Now() - begin, (kReaders * kFrames - 1) * 20 * cost);

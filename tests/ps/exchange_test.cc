@@ -1,6 +1,6 @@
 // A real server process's service over loopback, against clients that speak plain protobuf: every kind of wrong
 // message is refused with its status, changes nothing, and the next good push and pull work.
-#include "ps/service/exchange.h"
+#include "ps/service/sequencer.h"
 
 #include <limits>
 #include <memory>
@@ -65,7 +65,7 @@ TEST_F(ExchangeTest, WhoSendsWhatIsRefusedIsReadFromTheMoreSlowlyTheMoreItIs) {
   for (int i = 0; i < kFrames; ++i) worker.Write(frame);
   ExpectGoodStep(*alice_, 1, 9);
   for (int i = 0; i < kFrames * kItems; ++i) ASSERT_TRUE(worker.Read().has_refused());
-  EXPECT_GE(time_.Now() - begin, (kFrames - 1) * kItems * Stream::kPauseOfItem);
+  EXPECT_GE(time_.Now() - begin, (kFrames - 1) * kItems * WorkerStream::kPauseOfItem);
 }
 
 TEST_F(ExchangeTest, WrongFramesAreRefusedAndTheStreamGoesOn) {
@@ -134,13 +134,13 @@ TEST_F(ExchangeTest, StopEndsStreamsAndTellsTheProcess) {
   EXPECT_EQ(alice_->Finish().error_code(), grpc::StatusCode::UNAVAILABLE);
 }
 
-TEST(Exchange, TakesNoShardsBeforeItKnowsWhoItIsAndNoHelloBeforeShards) {
+TEST(Sequencer, TakesNoShardsBeforeItKnowsWhoItIsAndNoHelloBeforeShards) {
   Metrics metrics;
   SteadyTime time;
-  ExchangeOptions options;
+  SequencerOptions options;
   options.job = PlainJob();
-  const auto first = *Exchange::Start(options, metrics, time);
-  const auto second = *Exchange::Start(options, metrics, time);  // two live in one process
+  const auto first = *Sequencer::Start(options, metrics, time);
+  const auto second = *Sequencer::Start(options, metrics, time);  // two live in one process
   const std::string address = "127.0.0.1:" + std::to_string(first->port());
   auto control = wire::ParameterServerControl::NewStub(rpc::ControlChannel(address));
   wire::InstallShardsReply reply;
@@ -151,26 +151,26 @@ TEST(Exchange, TakesNoShardsBeforeItKnowsWhoItIsAndNoHelloBeforeShards) {
   EXPECT_EQ(worker.Finish().error_code(), grpc::StatusCode::UNAVAILABLE);
 }
 
-TEST(Exchange, ConnectionThatSaysNothingIsCutOff) {
+TEST(Sequencer, ConnectionThatSaysNothingIsCutOff) {
   Metrics metrics;
   SteadyTime time;
-  ExchangeOptions options;
+  SequencerOptions options;
   options.job = PlainJob();
   options.handshake = absl::Milliseconds(100);
-  const auto exchange = *Exchange::Start(options, metrics, time);
+  const auto exchange = *Sequencer::Start(options, metrics, time);
   const Stranger stranger(static_cast<uint16_t>(exchange->port()));
   ASSERT_TRUE(stranger.connected());
   EXPECT_TRUE(stranger.IsCutOff(absl::Minutes(1)));
 }
 
-TEST(Exchange, AddressInUseIsAnError) {
+TEST(Sequencer, AddressInUseIsAnError) {
   Metrics metrics;
   SteadyTime time;
-  ExchangeOptions options;
+  SequencerOptions options;
   options.job = PlainJob();
-  const auto first = *Exchange::Start(options, metrics, time);
+  const auto first = *Sequencer::Start(options, metrics, time);
   options.listen = "127.0.0.1:" + std::to_string(first->port());
-  EXPECT_EQ(Exchange::Start(options, metrics, time).status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(Sequencer::Start(options, metrics, time).status().code(), absl::StatusCode::kUnavailable);
 }
 
 // Shard 0 of many chunks, the last 500 elements averaged; shard 1 of a single small one.

@@ -89,9 +89,9 @@ class FakeScheduler : public wire::Scheduler::Service {
 class RegistrationTest : public testing::Test {
  protected:
   void SetUp() override {
-    ExchangeOptions options;
+    SequencerOptions options;
     options.job = PlainJob();
-    exchange_ = *Exchange::Start(options, metrics_, time_);
+    exchange_ = *Sequencer::Start(options, metrics_, time_);
   }
 
   void Begin(const std::string& place = "", absl::Duration silence_max = absl::Milliseconds(320),
@@ -112,7 +112,7 @@ class RegistrationTest : public testing::Test {
   Metrics metrics_;
   SteadyTime time_;
   FakeScheduler scheduler_;
-  std::unique_ptr<Exchange> exchange_;
+  std::unique_ptr<Sequencer> exchange_;
   Awaited<absl::Status> end_;
   std::unique_ptr<Registration> registration_;
 };

@@ -516,7 +516,7 @@ TEST_F(ShardHostWithSnapshotsTest, RestoredShardGoesOnAndDiscardsWhatItsOldLifeH
 class HearingJournal : public ShardJournal {
  public:
   bool Follows(ShardId /*shard*/) const override { return true; }
-  void Stepped(ShardId /*shard*/, RecordedStep step) override { steps.push_back(std::move(step)); }
+  void Stepped(ShardId /*shard*/, JournalStep step) override { steps.push_back(std::move(step)); }
   void Answered(ShardId /*shard*/, const Sender& /*sender*/, const Answer& /*answer*/, Tell tell) override { tell(); }
   void Joined(ShardId /*shard*/, const Sender& sender, Clock64 clock) override { joined.emplace_back(sender, clock); }
   void Left(ShardId /*shard*/, const Sender& sender) override { left.push_back(sender); }
@@ -525,7 +525,7 @@ class HearingJournal : public ShardJournal {
 
   std::vector<std::pair<Sender, Clock64>> joined;
   std::vector<Sender> left;
-  std::vector<RecordedStep> steps;
+  std::vector<JournalStep> steps;
 };
 
 // Whoever takes over would let them begin where the others are by then.

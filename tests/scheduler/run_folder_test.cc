@@ -58,7 +58,7 @@ TEST(RunName, IsTheLastPartOfThePath) {
 }
 
 TEST_F(RunFolderTest, RefusesAPathThatIsNotUtf8) {
-  const absl::Status refused = RunFolder::Create(Path() + "/l\xe4ufe", job::Job(), wall_).status();
+  const absl::Status refused = RunFolderWriter::Create(Path() + "/l\xe4ufe", job::Job(), wall_).status();
   EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_NE(refused.message().find("found bytes that are not UTF-8; allowed is"), refused.message().npos);
 }
@@ -66,7 +66,7 @@ TEST_F(RunFolderTest, RefusesAPathThatIsNotUtf8) {
 TEST_F(RunFolderTest, HoldsTheResolvedJob) {
   job::Job job;
   job.mutable_optimizer()->set_lr(0.125);
-  ASSERT_TRUE(RunFolder::Create(Path(), Resolve(job), wall_).ok());
+  ASSERT_TRUE(RunFolderWriter::Create(Path(), Resolve(job), wall_).ok());
   const auto read = ReadJobFile(Path() + "/job.yaml");
   ASSERT_TRUE(read.ok()) << read.status();
   EXPECT_EQ(read->optimizer().lr(), 0.125);
@@ -76,15 +76,15 @@ TEST_F(RunFolderTest, HoldsTheResolvedJob) {
 TEST_F(RunFolderTest, RunThatGoesOnIsWrittenOn) {
   const job::Job job = Resolve(job::Job());
   Report report;
-  EXPECT_EQ(RunFolder::Reopen(Path(), job, wall_).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(RunFolderWriter::Reopen(Path(), job, wall_).status().code(), absl::StatusCode::kNotFound);
   {
-    auto run = RunFolder::Create(Path(), job, wall_);
+    auto run = RunFolderWriter::Create(Path(), job, wall_);
     ASSERT_TRUE((*run)->WriteEvent("one", wall_).ok());
     report.time_s = 1;
     ASSERT_TRUE((*run)->Write(report, wall_).ok());
   }
   const std::string before = Read(Path() + "/metrics.csv");
-  auto run = RunFolder::Reopen(Path(), job, wall_ + absl::Seconds(9));
+  auto run = RunFolderWriter::Reopen(Path(), job, wall_ + absl::Seconds(9));
   ASSERT_TRUE(run.ok()) << run.status();
   ASSERT_TRUE((*run)->WriteEvent("two", wall_).ok());
   report.time_s = 2;
@@ -99,7 +99,7 @@ TEST_F(RunFolderTest, ACopyOfTheJobAloneIsGoneOnWithToo) {
   const job::Job job = Resolve(job::Job());
   std::filesystem::create_directories(Path());
   std::ofstream(Path() + "/job.yaml") << ToYaml(job);
-  auto run = RunFolder::Reopen(Path(), job, wall_);
+  auto run = RunFolderWriter::Reopen(Path(), job, wall_);
   ASSERT_TRUE(run.ok()) << run.status();
   ASSERT_TRUE((*run)->CutBack(1).ok());
   Report report;
@@ -157,7 +157,7 @@ TEST_F(RunFolderTest, StateIsReadAsItWasSavedLast) {
 }
 
 TEST_F(RunFolderTest, SummaryReplacesTheOneBefore) {
-  auto run = RunFolder::Create(Path(), Resolve(job::Job()), wall_);
+  auto run = RunFolderWriter::Create(Path(), Resolve(job::Job()), wall_);
   ASSERT_TRUE(run.ok()) << run.status();
   RunSummary summary;
   summary.reason = "first";
@@ -169,7 +169,7 @@ TEST_F(RunFolderTest, SummaryReplacesTheOneBefore) {
 }
 
 TEST_F(RunFolderTest, EpochsAreRowsAndWhatIsNotKnownIsEmpty) {
-  auto run = RunFolder::Create(Path(), Resolve(job::Job()), wall_);
+  auto run = RunFolderWriter::Create(Path(), Resolve(job::Job()), wall_);
   ASSERT_TRUE(run.ok()) << run.status();
   EpochFigures first, second;
   first.epoch = 1;
@@ -200,10 +200,10 @@ TEST_F(RunFolderTest, EpochsAreRowsAndWhatIsNotKnownIsEmpty) {
 
 TEST_F(RunFolderTest, EpochsOfAnOlderVersionAreWrittenAnewWithAllColumns) {
   const job::Job job = Resolve(job::Job());
-  ASSERT_TRUE(RunFolder::Create(Path(), job, wall_).ok());
+  ASSERT_TRUE(RunFolderWriter::Create(Path(), job, wall_).ok());
   std::ofstream(Path() + "/epochs.csv") << "epoch,end_s,train_s,validation_s,test_s,loss,accuracy,test_loss,"
                                            "test_accuracy,top5_accuracy,joules\n1,2.500,2.500,0.000,0.000,,,,,,\n";
-  auto run = RunFolder::Reopen(Path(), job, wall_);
+  auto run = RunFolderWriter::Reopen(Path(), job, wall_);
   ASSERT_TRUE(run.ok()) << run.status();
   EpochFigures first, second;
   first.epoch = 1;
@@ -216,7 +216,7 @@ TEST_F(RunFolderTest, EpochsOfAnOlderVersionAreWrittenAnewWithAllColumns) {
 }
 
 TEST_F(RunFolderTest, EachReportIsARowAtOnce) {
-  auto run = RunFolder::Create(Path(), Resolve(job::Job()), wall_);
+  auto run = RunFolderWriter::Create(Path(), Resolve(job::Job()), wall_);
   ASSERT_TRUE(run.ok()) << run.status();
   Report report;
   report.time_s = 1.5;
@@ -241,7 +241,7 @@ TEST_F(RunFolderTest, EachReportIsARowAtOnce) {
 }
 
 TEST_F(RunFolderTest, EventsHaveATime) {
-  auto run = RunFolder::Create(Path(), Resolve(job::Job()), wall_);
+  auto run = RunFolderWriter::Create(Path(), Resolve(job::Job()), wall_);
   ASSERT_TRUE(run.ok()) << run.status();
   ASSERT_TRUE((*run)->WriteEvent("worker w-1 is dead", wall_).ok());
   EXPECT_THAT(Read(Path() + "/events.log"), StartsWith("2023-11-1"));
@@ -249,21 +249,21 @@ TEST_F(RunFolderTest, EventsHaveATime) {
 }
 
 TEST_F(RunFolderTest, AnotherRunIsNotOverwritten) {
-  ASSERT_TRUE(RunFolder::Create(Path(), Resolve(job::Job()), wall_).ok());
-  const absl::Status again = RunFolder::Create(Path(), Resolve(job::Job()), wall_).status();
+  ASSERT_TRUE(RunFolderWriter::Create(Path(), Resolve(job::Job()), wall_).ok());
+  const absl::Status again = RunFolderWriter::Create(Path(), Resolve(job::Job()), wall_).status();
   EXPECT_EQ(again.code(), absl::StatusCode::kAlreadyExists);
   EXPECT_THAT(std::string(again.message()), HasSubstr("metrics.csv"));
 }
 
 TEST_F(RunFolderTest, FolderThatCannotBeMadeIsNamed) {
   std::ofstream(root_ / "file") << "x";
-  const absl::Status status = RunFolder::Create(root_ / "file" / "run", Resolve(job::Job()), wall_).status();
+  const absl::Status status = RunFolderWriter::Create(root_ / "file" / "run", Resolve(job::Job()), wall_).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(status.message()), HasSubstr("file/run"));
 }
 
 TEST_F(RunFolderTest, StalenessIsAHistogramAndAConfusionMatrixAPicture) {
-  auto run = RunFolder::Create(Path(), Resolve(job::Job()), wall_);
+  auto run = RunFolderWriter::Create(Path(), Resolve(job::Job()), wall_);
   ASSERT_TRUE(run.ok()) << run.status();
   const std::string curves = Path() + "/events.out.tfevents.1700000000.slackline";
   Report report;
@@ -291,7 +291,7 @@ TEST(DrawConfusion, CellsAreSmallerTheMoreThereAreAndTooManyAreNotDrawn) {
 
 // A nearly full disk takes lines that fit into a file's last block, and no points of curves.
 TEST_F(RunFolderTest, CurvesThatFailedCountAsBrokenUntilLaterPointsAreWritten) {
-  auto run = RunFolder::Create(Path(), Resolve(job::Job()), wall_);
+  auto run = RunFolderWriter::Create(Path(), Resolve(job::Job()), wall_);
   ASSERT_TRUE(run.ok()) << run.status();
   Report report;
   for (int i = 0; i < 8; ++i) ASSERT_TRUE((*run)->Write(report, wall_).ok());
@@ -313,7 +313,7 @@ TEST_F(RunFolderTest, CurvesThatFailedCountAsBrokenUntilLaterPointsAreWritten) {
 }
 
 TEST_F(RunFolderTest, FiguresOfAScriptAreCurves) {
-  auto run = RunFolder::Create(Path(), job::Job(), wall_);
+  auto run = RunFolderWriter::Create(Path(), job::Job(), wall_);
   ASSERT_TRUE(run.ok()) << run.status();
   Report report;
   report.train_values = {{"perplexity", 25.5}, {"learning_rate", 0.125}};
@@ -333,7 +333,7 @@ TEST_F(RunFolderTest, FiguresOfAScriptAreCurves) {
 TEST_F(RunFolderTest, NoCurvesWhereTheJobWantsNone) {
   job::Job job;
   job.mutable_output()->set_tensorboard(false);
-  ASSERT_TRUE(RunFolder::Create(Path(), Resolve(job), wall_).ok());
+  ASSERT_TRUE(RunFolderWriter::Create(Path(), Resolve(job), wall_).ok());
   for (const auto& entry : std::filesystem::directory_iterator(Path())) {
     EXPECT_THAT(entry.path().filename().string(), testing::Not(HasSubstr("tfevents")));
   }

@@ -15,7 +15,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "parameter_server.pb.h"
-#include "ps/service/exchange.h"
+#include "ps/service/sequencer.h"
 #include "scheduler.grpc.pb.h"
 #include "scheduler/service/server_links.h"
 #include "scheduler/service/service.h"
@@ -72,11 +72,11 @@ TEST(Identity, IsReadBackAndNothingElseIs) {
 class ServicesTest : public testing::Test {
  protected:
   ServicesTest() : links_(Timeouts{}), controller_(Config(), time_, links_) {
-    ps::ExchangeOptions options;
+    ps::SequencerOptions options;
     options.job = Resolve(job::Job());
     options.timeouts.heartbeat = absl::Milliseconds(50);
     options.security = credentials_.For(Role::kServer);
-    exchange_ = *ps::Exchange::Start(options, metrics_, time_);
+    exchange_ = *ps::Sequencer::Start(options, metrics_, time_);
     scheduler_ = *scheduler::SchedulerServer::Start("127.0.0.1:0", controller_, credentials_.For(Role::kScheduler));
   }
 
@@ -118,7 +118,7 @@ class ServicesTest : public testing::Test {
   const Credentials credentials_{job::Security::TLS};
   SteadyTime time_;
   Metrics metrics_{{}};
-  std::unique_ptr<ps::Exchange> exchange_;
+  std::unique_ptr<ps::Sequencer> exchange_;
   scheduler::ServerLinks links_;
   scheduler::Controller controller_;
   std::unique_ptr<scheduler::SchedulerServer> scheduler_;

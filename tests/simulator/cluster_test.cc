@@ -62,7 +62,7 @@ History Play(const std::vector<std::string>& settings, Computation& computation)
                                       report.staleness_mean, " ", report.slack, " ", report.live_workers));
     }
   };
-  Cluster cluster({job, "unused", TimeoutsOf(job)}, computation, note);
+  SimulatedCluster cluster({job, "unused", TimeoutsOf(job)}, computation, note);
   cluster.Run([] {});
   run.status = cluster.controller().GetStatus();
   run.costs = cluster.costs();

@@ -40,8 +40,8 @@ TEST(EventQueue, EventsOfOneMomentHappenInTheOrderOfPlanning) {
   EXPECT_EQ(queue.happened(), 4u);
 }
 
-TEST(Network, TransferTakesTheWayOutTheLatencyAndTheWayIn) {
-  Network network;
+TEST(VirtualNetwork, TransferTakesTheWayOutTheLatencyAndTheWayIn) {
+  VirtualNetwork network;
   const size_t worker = network.Add({kMs, 1e6});  // 1 ms, 1 MB/s
   const size_t fast = network.Add({kMs, 0});      // unlimited
   const size_t server = network.Add({absl::ZeroDuration(), 2e6});

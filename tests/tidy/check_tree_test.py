@@ -23,6 +23,8 @@ CASES = [
         "ps/a/x.h": '#include "ps/b/y.h"\n', "ps/b/y.h": '#include "ps/z.h"\n', "ps/z.h": "", "ps/b/v.cc": '#include "ps/a/w.h"\n', "ps/a/w.h": ""},
      "ps/a/x.h"),
     ("any number of folders may", {"ps/a/x.h": '#include "ps/b/y.h"\n', "ps/b/y.h": '#include "ps/z.h"\n', "ps/z.h": ""}, None),
+    ("two rooms have no class of one name", {"ps/a.h": "class Stream {\n};\n", "worker/b.h": "class Stream final : public A {\n};\n"}, "worker/b.h"),
+    ("but inside of classes they may", {"ps/a.h": "class A {\n  struct Options {};\n};\n", "worker/b.h": "class B {\n  struct Options {};\n};\n"}, None),
     ("worker/model/torch may include torch", {"worker/model/torch/a.cc": "#include <torch/torch.h>\n"}, None),
     ("no other room may", {"worker/trainer/trainer.cc": "#include <ATen/ATen.h>\n"}, "worker/trainer/trainer.cc"),
     ("torch and gRPC do not meet", {"bench/a.cc": "#include <torch/torch.h>\n#include <grpcpp/grpcpp.h>\n"},

@@ -92,6 +92,11 @@ IMPURE_HEADERS = re.compile(
     r"^(thread|mutex|condition_variable|atomic|future|chrono|fstream|iostream|filesystem|random|ctime)$"
     r"|^absl/(synchronization|random)/|^(sys|unistd|netinet)")
 
+# Classes of headers outside of other classes. A name says one thing in the whole product; work has one name on both ends
+# of a call.
+CLASS = re.compile(r"^(?:class|struct|enum class) (?:ABSL_\w+ )?(\w+)[^;()]*?\{", re.MULTILINE)
+ON_BOTH_ENDS = {"EvaluationWork", "LeaveWork", "StandbyWork"}
+
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"]([^">]+)[">]', re.MULTILINE)
 
 
@@ -220,7 +225,17 @@ def check_folders(tree, includes):
                 yield Problem(path, line, f"includes {name}, and {' includes '.join(back)}: folders of a room include in one direction")
 
 
-CHECKS = [check_rooms, check_folders, check_third_parties, check_torch_stays_apart, check_pure_cores]
+def check_class_names(tree, includes):
+    del includes
+    first = {}
+    for path, text in tree.files(".h"):
+        for match in CLASS.finditer(text) if room_of(path) not in ("tests", "bench") else ():
+            name = match.group(1)
+            if name not in ON_BOTH_ENDS and first.setdefault(name, path) != path:
+                yield Problem(path, text.count("\n", 0, match.start()) + 1, f"has the class {name}, as {first[name]} has; a name says one thing")
+
+
+CHECKS = [check_rooms, check_folders, check_class_names, check_third_parties, check_torch_stays_apart, check_pure_cores]
 
 
 def check(tree):

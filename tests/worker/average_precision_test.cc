@@ -99,7 +99,7 @@ TEST(AveragePrecision, ClassesWithoutObjectsAreNotInTheMean) {
   EXPECT_NEAR(mean.map, 0.7, 1e-12);  // 0.5, 0.55 ... 0.8
   EXPECT_EQ(MeanOf({}).map, 0);
 
-  const Metrics metrics = MetricsOfObjects(4, precision, nullptr);
+  const EvaluationMetrics metrics = MetricsOfObjects(4, precision, nullptr);
   EXPECT_EQ(metrics.samples, 4u);
   EXPECT_EQ(metrics.accuracy, mean.map);
   EXPECT_THAT(metrics.objects->labels, ElementsAre(1, 2));

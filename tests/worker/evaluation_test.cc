@@ -18,7 +18,7 @@ TEST(Evaluation, FiguresEqualThoseDoneByHand) {
   EXPECT_EQ(matrix.count(2, 0), 1u);
   EXPECT_EQ(matrix.count(0, 2), 1u);
 
-  const Metrics metrics = matrix.ToMetrics();
+  const EvaluationMetrics metrics = matrix.ToMetrics();
   EXPECT_EQ(metrics.samples, 10u);
   EXPECT_DOUBLE_EQ(metrics.accuracy.value_or(-1), 0.6);
   EXPECT_EQ(metrics.classes[0].samples, 4u);
@@ -40,7 +40,7 @@ TEST(Evaluation, FiguresOfManyClassesTakeNoMatrix) {
   // A matrix would take 8 TB.
   ConfusionMatrix matrix(1'000'000);
   matrix.Add({0, 0, 0, 999'999}, {0, 0, 999'999, 999'999});
-  const Metrics metrics = matrix.ToMetrics();
+  const EvaluationMetrics metrics = matrix.ToMetrics();
   EXPECT_TRUE(metrics.confusion.empty());
   EXPECT_EQ(metrics.classes[0].samples, 3u);
   EXPECT_DOUBLE_EQ(metrics.classes[0].precision, 1);
@@ -53,7 +53,7 @@ TEST(Evaluation, FiguresOfManyClassesTakeNoMatrix) {
 TEST(Evaluation, PrecisionAndRecallAreNotMixedUp) {
   ConfusionMatrix matrix(2);
   matrix.Add({0, 0, 0, 1}, {0, 1, 1, 1});
-  const Metrics metrics = matrix.ToMetrics();
+  const EvaluationMetrics metrics = matrix.ToMetrics();
   EXPECT_DOUBLE_EQ(metrics.classes[0].precision, 1);
   EXPECT_DOUBLE_EQ(metrics.classes[0].recall, 1.0 / 3);
   EXPECT_DOUBLE_EQ(metrics.classes[0].f1, 0.5);
@@ -64,7 +64,7 @@ TEST(Evaluation, PrecisionAndRecallAreNotMixedUp) {
 TEST(Evaluation, ClassThatNeverOccursCountsInNoMean) {
   ConfusionMatrix matrix(3);
   matrix.Add({0, 1}, {0, 1});
-  const Metrics metrics = matrix.ToMetrics();
+  const EvaluationMetrics metrics = matrix.ToMetrics();
   EXPECT_EQ(metrics.classes[2].f1, 0);
   EXPECT_EQ(metrics.f1_macro, 1);
   EXPECT_EQ(metrics.f1_weighted, 1);
@@ -73,7 +73,7 @@ TEST(Evaluation, ClassThatNeverOccursCountsInNoMean) {
 TEST(Evaluation, ClassThatIsOnlyPredictedCountsAsZero) {
   ConfusionMatrix matrix(3);
   matrix.Add({0, 0}, {0, 2});
-  const Metrics metrics = matrix.ToMetrics();
+  const EvaluationMetrics metrics = matrix.ToMetrics();
   EXPECT_EQ(metrics.classes[2].precision, 0);
   EXPECT_DOUBLE_EQ(metrics.recall_macro, 0.5 / 2);
 }
@@ -87,7 +87,7 @@ TEST(Evaluation, AnAccuracyThatWasNotMeasuredIsNotInTheMetadata) {
 }
 
 TEST(Evaluation, NothingSeenGivesZeroes) {
-  const Metrics metrics = ConfusionMatrix(2).ToMetrics();
+  const EvaluationMetrics metrics = ConfusionMatrix(2).ToMetrics();
   EXPECT_EQ(metrics.samples, 0u);
   EXPECT_EQ(metrics.accuracy, 0);
   EXPECT_EQ(metrics.f1_weighted, 0);

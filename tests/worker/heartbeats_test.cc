@@ -66,7 +66,7 @@ TEST(SchedulerLink, HeartbeatsTellAFirstStepThatComputesFromOneThatHangs) {
   options.timeouts.heartbeat = absl::Milliseconds(100);
   options.timeouts.stall = absl::Milliseconds(800);
   const auto link = SchedulerLink::Create(options);
-  const absl::StatusOr<Membership> life = link->Join();
+  const absl::StatusOr<WorkerMembership> life = link->Join();
   ASSERT_TRUE(life.ok()) << life.status();
   const SteadyTime time;
   const absl::Time begin = time.Now();

@@ -159,7 +159,7 @@ TEST(DataConfig, WhatIsSaidOfImagesIsTaken) {
       "mixup_alpha: 0.2, cutmix_alpha: 1, grey: 0.1, blur: 0.3}}");
   EXPECT_EQ(config.data.settings.format(), job::Data::PREPARED);
   EXPECT_TRUE(config.trainer.balanced);
-  const images::StoreOptions store = images::StoreOptionsOf(config.data, nullptr);
+  const images::PreparedStoreOptions store = images::StoreOptionsOf(config.data, nullptr);
   EXPECT_EQ(store.path, "http://localhost/p");
   EXPECT_EQ(store.cache_folder, "/c");
   EXPECT_EQ(store.cache_bytes_max, 500'000'000u);

@@ -36,7 +36,7 @@ TEST(ProgressBoard, StepsSayHowLongLaterOnesMayTake) {
   step.compute = absl::Seconds(2);
   board.Record(step, kStart + absl::Seconds(2));
   board.Computes(kStart + absl::Seconds(9), kLongest);
-  const Progress progress = board.Take(kStart + absl::Seconds(10));
+  const StepTotals progress = board.Take(kStart + absl::Seconds(10));
   EXPECT_EQ(progress.idle, absl::Seconds(8));
   EXPECT_EQ(progress.step_median, absl::Seconds(2));
   board.Reset(kStart + absl::Seconds(11));
@@ -59,7 +59,7 @@ TEST(ProgressBoard, FiguresReachTheReportAndTheSeries) {
   step.staleness_max = 5;
   step.slack = 3;
   step.gradient_norm = 1.5;
-  Membership life;
+  WorkerMembership life;
   life.first_clock = Clock64(6);
   ProgressBoard board;
   slackline::Metrics metrics;
@@ -107,7 +107,7 @@ TEST(ProgressBoard, FiguresOfAScriptAreReportedUntilTheyChange) {
   ProgressBoard board;
   board.SetValues({{"perplexity", 25.5}});
   board.Reset(absl::UnixEpoch());
-  const wire::WorkerProgress sent = ToWire(Membership(), board.Take(absl::UnixEpoch()));
+  const wire::WorkerProgress sent = ToWire(WorkerMembership(), board.Take(absl::UnixEpoch()));
   ASSERT_EQ(sent.values_size(), 1);
   EXPECT_EQ(sent.values(0).name(), "perplexity");
   EXPECT_EQ(sent.values(0).value(), 25.5);

@@ -19,9 +19,9 @@ class ScriptedLink : public SchedulerLink {
  public:
   void set_on_end(OnEnd on_end) override { on_end_ = std::move(on_end); }
   void set_on_map(OnMap on_map) override { on_map_ = std::move(on_map); }
-  absl::StatusOr<Membership> Join() override {
+  absl::StatusOr<WorkerMembership> Join() override {
     ++joins;
-    Membership life;
+    WorkerMembership life;
     life.worker = WorkerId(1);
     life.incarnation = Incarnation(static_cast<uint64_t>(joins));
     life.first_clock = Clock64(5);

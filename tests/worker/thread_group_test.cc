@@ -113,8 +113,8 @@ TEST(BucketSum, WhatIsReadyIsWholeAndStaysAsItIs) {
   }
 }
 
-TEST(Silence, IsCountedInLooksAndBrokenByAnyEvent) {
-  Silence silence(absl::Seconds(16), /*events=*/5);
+TEST(GroupSilence, IsCountedInLooksAndBrokenByAnyEvent) {
+  GroupSilence silence(absl::Seconds(16), /*events=*/5);
   EXPECT_EQ(silence.look(), absl::Seconds(2));
   for (int i = 0; i < 7; ++i) EXPECT_FALSE(silence.IsTooLong(5));
   for (int i = 0; i < 8; ++i) EXPECT_FALSE(silence.IsTooLong(6));

@@ -305,7 +305,7 @@ TEST_F(TrainerTest, SlowWorkerTakesSoManyTimesAsLongAndPushesNothingBefore) {
   EXPECT_EQ(trainer_->Run(), absl::OkStatus());
   EXPECT_THAT(waits_, ElementsAre(absl::Milliseconds(55), absl::Milliseconds(55)));
   EXPECT_THAT(wire_.ready, ElementsAre());
-  const Progress progress = link_.progress().Take(time_.Now());
+  const StepTotals progress = link_.progress().Take(time_.Now());
   EXPECT_EQ(progress.total.compute, absl::Milliseconds(120));
   EXPECT_EQ(progress.step_median, absl::Milliseconds(60));
 }
@@ -363,7 +363,7 @@ TEST_F(TrainerTest, SlowWorkerThatIsExpelledJoinsAgain) {
 TEST_F(TrainerTest, RecordsProgressForTheHeartbeat) {
   link_.work = {Range(1, 0, 10)};
   ASSERT_EQ(trainer_->Run(), absl::OkStatus());
-  const Progress progress = link_.progress().Take(absl::Now());
+  const StepTotals progress = link_.progress().Take(absl::Now());
   EXPECT_EQ(progress.steps, 3);
   EXPECT_EQ(progress.total.samples, 10);
   EXPECT_EQ(progress.total.clock, Clock64(8));

@@ -1,5 +1,5 @@
 // A server process: the real ShardTable, unless bugs are planted. Everything around it in slackline-ps is simulated in
-// virtual time: its registration and heartbeats (ps/service/registration.h), its streams (ps/service/stream.h,
+// virtual time: its registration and heartbeats (ps/service/registration.h), its streams (ps/service/worker_stream.h,
 // replication.h), the thread that keeps snapshots (ps/service/snapshot_keeper.h), and the scheduler's calls
 // (ps/service/control.h).
 #pragma once

@@ -124,7 +124,7 @@ void WorkerProcess::Register() {
       });
 }
 
-worker::Progress WorkerProcess::TakeProgress() {
+worker::StepTotals WorkerProcess::TakeProgress() {
   board_.SetWaiting(exchange_ != nullptr && exchange_->waiting());
   return board_.Take(scene_.events.Now());
 }

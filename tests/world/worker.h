@@ -62,7 +62,7 @@ class WorkerProcess : public Host {
   void FinishSteps(size_t left, const std::function<void()>& then);
   void Report(const worker::EvaluationWork& work);
   void CloseExchange();
-  worker::Progress TakeProgress();
+  worker::StepTotals TakeProgress();
   Sender sender() const { return {member_.life().worker, member_.life().incarnation}; }
   absl::Duration scheduler_return() const;
 

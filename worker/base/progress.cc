@@ -15,16 +15,16 @@ uint64_t SamplesApplied(const StepFacts& step) {
 
 // Adds the figure of one more step to that over all steps.
 template <typename Value>
-void Accumulate(Figure::Over over, const Value& step, Value& total) {
+void Accumulate(StepFigure::Over over, const Value& step, Value& total) {
   switch (over) {
-    case Figure::Over::kSum:
+    case StepFigure::Over::kSum:
       if constexpr (requires { total += step; }) total += step;
       break;
-    case Figure::Over::kMax:
-    case Figure::Over::kPeak:
+    case StepFigure::Over::kMax:
+    case StepFigure::Over::kPeak:
       total = std::max(total, step);
       break;
-    case Figure::Over::kLast:
+    case StepFigure::Over::kLast:
       total = step;
       break;
   }
@@ -32,7 +32,7 @@ void Accumulate(Figure::Over over, const Value& step, Value& total) {
 
 }  // namespace
 
-std::variant<uint64_t, double> ValueOf(const Figure& figure, const StepFacts& step) {
+std::variant<uint64_t, double> ValueOf(const StepFigure& figure, const StepFacts& step) {
   const auto convert = [&](auto member) -> std::variant<uint64_t, double> {
     const auto value = step.*member;
     if constexpr (requires { value.value(); }) {
@@ -59,7 +59,7 @@ void ProgressBoard::Record(const StepFacts& step, absl::Time now) {
   recent_[progress_.steps % kRecent] = step.compute + step.wait;
   ++progress_.steps;
   StepFacts& total = progress_.total;
-  for (const Figure& figure : kFigures) {
+  for (const StepFigure& figure : kFigures) {
     std::visit([&](auto value) { Accumulate(figure.over, step.*value, total.*value); }, figure.of);
   }
   total.staleness.Add(step.staleness);
@@ -103,14 +103,14 @@ absl::Duration ProgressBoard::Median() const {
   return times[count / 2];
 }
 
-Progress ProgressBoard::Take(absl::Time now) {
+StepTotals ProgressBoard::Take(absl::Time now) {
   absl::MutexLock lock(&mutex_);
-  Progress progress = progress_;
+  StepTotals progress = progress_;
   progress.idle = now - alive_;
   progress.step_median = Median();
   StepFacts& total = progress_.total;
-  for (const Figure& figure : kFigures) {
-    if (figure.over == Figure::Over::kPeak) std::visit([&](auto value) { total.*value = {}; }, figure.of);
+  for (const StepFigure& figure : kFigures) {
+    if (figure.over == StepFigure::Over::kPeak) std::visit([&](auto value) { total.*value = {}; }, figure.of);
   }
   return progress;
 }

@@ -33,7 +33,7 @@ struct StepFacts : StepReport {
 };
 
 // Figure of a step that the worker reports.
-struct Figure {
+struct StepFigure {
   // How the figures of steps make up that of a report; kPeak: maximum since the previous Take().
   enum class Over { kSum, kMax, kPeak, kLast };
 
@@ -43,10 +43,10 @@ struct Figure {
 };
 
 // Returns the figure in the unit of its field: a number, or seconds.
-std::variant<uint64_t, double> ValueOf(const Figure& figure, const StepFacts& step);
+std::variant<uint64_t, double> ValueOf(const StepFigure& figure, const StepFacts& step);
 
 // Figures, each with a member of its own, in the order of their series at /metrics.
-inline constexpr Figure kFigures[] = {
+inline constexpr StepFigure kFigures[] = {
     {"samples", &StepFacts::samples},
     {"correct", &StepFacts::correct},
     {"samples_unjudged", &StepFacts::unjudged},
@@ -63,14 +63,14 @@ inline constexpr Figure kFigures[] = {
     {"push_seconds", &StepFacts::pushed},
     {"pull_seconds", &StepFacts::pulled},
     {"staleness_sum", &StepFacts::staleness_sum},
-    {"slack_max", &StepFacts::slack, Figure::Over::kPeak},
-    {"staleness_max", &StepFacts::staleness_max, Figure::Over::kMax},
-    {"clock", &StepFacts::clock, Figure::Over::kLast},
-    {"gradient_norm_max", &StepFacts::gradient_norm, Figure::Over::kPeak},
+    {"slack_max", &StepFacts::slack, StepFigure::Over::kPeak},
+    {"staleness_max", &StepFacts::staleness_max, StepFigure::Over::kMax},
+    {"clock", &StepFacts::clock, StepFigure::Over::kLast},
+    {"gradient_norm_max", &StepFacts::gradient_norm, StepFigure::Over::kPeak},
 };
 
 // Totals since Reset().
-struct Progress {
+struct StepTotals {
   uint64_t steps = 0;
   StepFacts total;               // figures over the steps; `loss` and `waited` are 0
   double loss_sum = 0;           // sum over samples
@@ -100,7 +100,7 @@ class ProgressBoard {
   void SetWaitsFor(std::string what) ABSL_LOCKS_EXCLUDED(mutex_);
   // Sets the figures that the worker's script reports. They stay after Reset().
   void SetValues(NamedValues values) ABSL_LOCKS_EXCLUDED(mutex_);
-  Progress Take(absl::Time now) ABSL_LOCKS_EXCLUDED(mutex_);
+  StepTotals Take(absl::Time now) ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
   static constexpr size_t kRecent = 31;
@@ -108,7 +108,7 @@ class ProgressBoard {
   absl::Duration Median() const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
 
   absl::Mutex mutex_;
-  Progress progress_ ABSL_GUARDED_BY(mutex_);
+  StepTotals progress_ ABSL_GUARDED_BY(mutex_);
   absl::Time moved_ ABSL_GUARDED_BY(mutex_);                            // last sign of life, Computes() not counted
   absl::Time alive_ ABSL_GUARDED_BY(mutex_);                            // last sign of life
   std::array<absl::Duration, kRecent> recent_ ABSL_GUARDED_BY(mutex_);  // ring of step times

@@ -209,7 +209,7 @@ class ClientImpl : public Client {
   };
 
   // Something waits in the mailbox.
-  struct WakeOperation : Operation {
+  struct WakeOperation : QueuedOperation {
     void Done(bool) override { client->TakeMail(); }
     ClientImpl* client = nullptr;
   };
@@ -293,7 +293,7 @@ class ClientImpl : public Client {
     if (wake_pending_ || io_over_) return;
     wake_pending_ = true;
     // The past: gRPC rounds a time of now up by a millisecond.
-    alarm_.Set(&queue_, gpr_inf_past(GPR_CLOCK_MONOTONIC), static_cast<Operation*>(&wake_));
+    alarm_.Set(&queue_, gpr_inf_past(GPR_CLOCK_MONOTONIC), static_cast<QueuedOperation*>(&wake_));
   }
 
   // --- Whoever runs the exchange ---
@@ -319,7 +319,7 @@ class ClientImpl : public Client {
     const gpr_timespec deadline =
         gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_micros(std::max<int64_t>(0, wait_us), GPR_TIMESPAN));
     if (queue_.AsyncNext(&tag, &ok, deadline) == grpc::CompletionQueue::GOT_EVENT) {
-      static_cast<Operation*>(tag)->Done(ok);
+      static_cast<QueuedOperation*>(tag)->Done(ok);
     }
   }
 

@@ -96,13 +96,13 @@ void Exchange::AddPeer(const ServerInfo& info) {
   Peer& peer = peers_.emplace_back();
   peer.info = info;
   peer.backoff = std::make_unique<Backoff>(JitterSeed(options_, info));
-  peer.stream = std::make_unique<Stream>(Stream::Options{.index = peers_.size() - 1,
-                                                         .address = AddressOf(info),
-                                                         .job = options_.job,
-                                                         .generation = GenerationOf(info, map_),
-                                                         .jitter_seed = JitterSeed(options_, info),
-                                                         .protection = options_.protection},
-                                         queue_, time_, static_cast<Stream::Owner&>(*this));
+  peer.stream = std::make_unique<ServerStream>(ServerStream::Options{.index = peers_.size() - 1,
+                                                                     .address = AddressOf(info),
+                                                                     .job = options_.job,
+                                                                     .generation = GenerationOf(info, map_),
+                                                                     .jitter_seed = JitterSeed(options_, info),
+                                                                     .protection = options_.protection},
+                                               queue_, time_, static_cast<ServerStream::Owner&>(*this));
 }
 
 size_t Exchange::PeerOf(ServerId server) const {

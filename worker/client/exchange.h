@@ -21,10 +21,10 @@
 #include "worker/client/loans.h"
 #include "worker/client/pull_writer.h"
 #include "worker/client/push_encoder.h"
+#include "worker/client/server_stream.h"
 #include "worker/client/session.h"
 #include "worker/client/shared_memory.h"
 #include "worker/client/silence_watch.h"
-#include "worker/client/stream.h"
 
 namespace slackline::worker {
 
@@ -56,7 +56,7 @@ inline uint64_t PushedEnd(const ShardInfo& shard, const ShardMap& map) {
 // requests, ends the exchange: the streams are cut, and every later request gets the same status.
 //
 // Thread-safety: none; the I/O thread.
-class Exchange : private Stream::Owner {
+class Exchange : private ServerStream::Owner {
  public:
   using Done = std::function<void(const absl::Status&)>;
 
@@ -100,7 +100,7 @@ class Exchange : private Stream::Owner {
     // True if the server has no shards any more. Its stream then ends. If the server gets shards again, it gets a new
     // peer.
     bool retired = false;
-    std::unique_ptr<Stream> stream;
+    std::unique_ptr<ServerStream> stream;
     uint64_t chunk_bytes = 0;
     // Minor number of the protocol that the server speaks.
     uint32_t minor = 0;
@@ -147,11 +147,11 @@ class Exchange : private Stream::Owner {
     absl::Time committed = {};
   };
 
-  // Stream::Owner
-  wire::Hello MakeHello(Stream& stream) override;
-  void Opened(Stream& stream, const wire::Welcome& welcome) override;
-  void Received(Stream& stream, const wire::ServerItem& item, const rpc::Payload& payload) override;
-  void Broken(Stream& stream, const absl::Status& status) override;
+  // ServerStream::Owner
+  wire::Hello MakeHello(ServerStream& stream) override;
+  void Opened(ServerStream& stream, const wire::Welcome& welcome) override;
+  void Received(ServerStream& stream, const wire::ServerItem& item, const rpc::Payload& payload) override;
+  void Broken(ServerStream& stream, const absl::Status& status) override;
   void WakeAt(absl::Time time) override;
 
   absl::Status Dispatch(Peer& peer, const wire::ServerItem& item, const rpc::Payload& payload);

@@ -42,7 +42,7 @@ void Exchange::JoinMemory(Peer& peer) {
   }
 }
 
-wire::Hello Exchange::MakeHello(Stream& stream) {
+wire::Hello Exchange::MakeHello(ServerStream& stream) {
   Peer& peer = peers_[stream.index()];
   JoinMemory(peer);
   wire::Hello hello = worker::MakeHello(options_, session_, peer.shards);
@@ -96,7 +96,7 @@ uint64_t Exchange::NewlyLost(Shard& shard, const wire::ShardState& state) const 
   return to - std::min(to, from + never_applied);
 }
 
-void Exchange::Opened(Stream& stream, const wire::Welcome& welcome) {
+void Exchange::Opened(ServerStream& stream, const wire::Welcome& welcome) {
   Peer& peer = peers_[stream.index()];
   const absl::Status check = CheckWelcome(peer, welcome);
   if (!check.ok()) return Fail(Named(watch_.name(stream.index()), check));
@@ -117,7 +117,7 @@ void Exchange::Opened(Stream& stream, const wire::Welcome& welcome) {
   SayAgain(peer, peer.shards);
 }
 
-void Exchange::Broken(Stream& stream, const absl::Status& status) {
+void Exchange::Broken(ServerStream& stream, const absl::Status& status) {
   Peer& peer = peers_[stream.index()];
   for (ShardId id : peer.shards) {
     session_.Disconnected(id);
@@ -132,7 +132,7 @@ void Exchange::Broken(Stream& stream, const absl::Status& status) {
   watch_.StreamBroken(stream.index(), status);
 }
 
-void Exchange::Received(Stream& stream, const wire::ServerItem& item, const rpc::Payload& payload) {
+void Exchange::Received(ServerStream& stream, const wire::ServerItem& item, const rpc::Payload& payload) {
   const absl::Status status = Dispatch(peers_[stream.index()], item, payload);
   if (!status.ok()) return Fail(Named(watch_.name(stream.index()), status));
   CompleteIfDone();

@@ -105,7 +105,7 @@ class GpuGroup::HostModel final : public Model {
     return device_.Evaluate(batch, predictions);
   }
   bool counts_correct() const override { return device_.counts_correct(); }
-  absl::StatusOr<std::vector<images::Found>> Detect(absl::Span<const images::Scene> scenes) override {
+  absl::StatusOr<std::vector<images::DetectedObjects>> Detect(absl::Span<const images::Scene> scenes) override {
     if (!group_.given_up_.ok()) return group_.given_up_;
     const absl::Status uploaded = group_.replicas_.front()->Upload(parameters_.data());
     if (!uploaded.ok()) return uploaded;

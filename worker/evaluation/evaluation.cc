@@ -25,8 +25,8 @@ std::map<std::string, std::string> WeightsMetadata(const EvaluationResult& resul
   return metadata;
 }
 
-Metrics MetricsOfObjects(uint64_t images, const AveragePrecision& boxes, const AveragePrecision* masks) {
-  Metrics metrics;
+EvaluationMetrics MetricsOfObjects(uint64_t images, const AveragePrecision& boxes, const AveragePrecision* masks) {
+  EvaluationMetrics metrics;
   const std::vector<ClassPrecision> all = boxes.Classes();
   const std::vector<ClassPrecision> all_masks = masks != nullptr ? masks->Classes() : std::vector<ClassPrecision>();
   ObjectMetrics& objects = metrics.objects.emplace();
@@ -70,8 +70,8 @@ void ConfusionMatrix::Add(absl::Span<const int64_t> labels, absl::Span<const int
   }
 }
 
-Metrics ConfusionMatrix::ToMetrics() const {
-  Metrics metrics;
+EvaluationMetrics ConfusionMatrix::ToMetrics() const {
+  EvaluationMetrics metrics;
   double occurring = 0;
   double correct = 0;
   double f1_by_samples = 0;

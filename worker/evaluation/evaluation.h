@@ -25,13 +25,13 @@ struct ClassMetrics {
 struct ObjectMetrics {
   MeanPrecision boxes;
   std::optional<MeanPrecision> masks = std::nullopt;
-  // Label of each entry of Metrics::classes, class_boxes and class_masks.
+  // Label of each entry of EvaluationMetrics::classes, class_boxes and class_masks.
   std::vector<uint32_t> labels = {};
   std::vector<ClassPrecision> class_boxes = {};
   std::vector<ClassPrecision> class_masks = {};
 };
 
-struct Metrics {
+struct EvaluationMetrics {
   uint64_t samples = 0;
   // Absent if the evaluation of a script measured none.
   std::optional<double> accuracy = std::nullopt;
@@ -57,7 +57,7 @@ struct Metrics {
 };
 
 // Returns the figures of the classes that occur. `masks`: null if no masks were measured.
-Metrics MetricsOfObjects(uint64_t images, const AveragePrecision& boxes, const AveragePrecision* masks);
+EvaluationMetrics MetricsOfObjects(uint64_t images, const AveragePrecision& boxes, const AveragePrecision* masks);
 
 // An evaluation that the scheduler asks for.
 struct EvaluationWork {
@@ -73,7 +73,7 @@ struct EvaluationResult {
   // Mean over the samples; absent if the evaluation of a script measured none.
   std::optional<double> loss = 0;
   double seconds = 0;  // time that the evaluation took
-  Metrics metrics;
+  EvaluationMetrics metrics;
   std::vector<std::string> class_names;  // names in the order of labels
   std::vector<std::string> files;
 };
@@ -98,7 +98,7 @@ class ConfusionMatrix {
 
   // Requires: at most kClassesMax classes.
   uint64_t count(uint32_t label, uint32_t prediction) const { return counts_[uint64_t{label} * classes_ + prediction]; }
-  Metrics ToMetrics() const;
+  EvaluationMetrics ToMetrics() const;
 
  private:
   struct Tally {

@@ -57,7 +57,7 @@ Json Objects(const EvaluationResult& result) {
 }
 
 std::string ToJson(const EvaluationResult& result) {
-  const Metrics& metrics = result.metrics;
+  const EvaluationMetrics& metrics = result.metrics;
   Json classes = Json::array();
   for (size_t i = 0; i < metrics.classes.size(); ++i) {
     const ClassMetrics& one = metrics.classes[i];
@@ -134,7 +134,7 @@ std::vector<uint32_t> Drawn(uint64_t size, uint64_t most) {
 
 constexpr size_t kBoxSides = 4;
 
-void AddBoxes(const images::Scene& scene, const images::Found& found, AveragePrecision& boxes) {
+void AddBoxes(const images::Scene& scene, const images::DetectedObjects& found, AveragePrecision& boxes) {
   const absl::Span<const float> all_found = found.boxes, all_truth = scene.boxes;
   boxes.Add({.truth = scene.labels, .crowd = scene.crowd, .found = found.labels, .scores = found.scores},
             [&](const AveragePrecision::Pair& pair) {
@@ -144,7 +144,7 @@ void AddBoxes(const images::Scene& scene, const images::Found& found, AveragePre
             });
 }
 
-void AddMasks(const images::Scene& scene, const images::Found& found, AveragePrecision& masks) {
+void AddMasks(const images::Scene& scene, const images::DetectedObjects& found, AveragePrecision& masks) {
   const size_t plane = size_t{scene.height} * scene.width;
   const absl::Span<const uint8_t> all_found = found.masks, all_truth = scene.masks;
   masks.Add({.truth = scene.labels, .crowd = scene.crowd, .found = found.labels, .scores = found.scores},
@@ -261,12 +261,12 @@ absl::StatusOr<EvaluationResult> Evaluator::EvaluateScenes(Model& model, const E
   AveragePrecision boxes(classes), masks(classes);
   bool all_masks = true;
   const auto measure = [&](const images::Batch& batch) -> absl::Status {
-    const absl::StatusOr<std::vector<images::Found>> found = model.Detect(batch.scenes);
+    const absl::StatusOr<std::vector<images::DetectedObjects>> found = model.Detect(batch.scenes);
     if (!found.ok()) return found.status();
     SLACKLINE_CHECK(found->size() == batch.scenes.size());
     for (size_t i = 0; i < found->size(); ++i) {
       const images::Scene& scene = batch.scenes[i];
-      const images::Found& one = (*found)[i];
+      const images::DetectedObjects& one = (*found)[i];
       AddBoxes(scene, one, boxes);
       all_masks = all_masks && scene.has_masks && one.has_masks;
       if (all_masks) AddMasks(scene, one, masks);

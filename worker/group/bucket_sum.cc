@@ -100,7 +100,7 @@ uint64_t BucketSum::SummedFrom() const {
 absl::StatusOr<BucketSum::Progress> BucketSum::Await(uint64_t from, absl::Duration silence_max) {
   absl::MutexLock lock(&mutex_);
   known_from_ = from;
-  Silence silence(silence_max, events_);
+  GroupSilence silence(silence_max, events_);
   while (!mutex_.AwaitWithTimeout(absl::Condition(this, &BucketSum::HasNews), silence.look())) {
     if (!silence.IsTooLong(events_)) continue;
     return absl::DeadlineExceededError(

@@ -1,4 +1,4 @@
-// Silence: decides how long to wait for the threads of a group while none of them makes progress.
+// GroupSilence: decides how long to wait for the threads of a group while none of them makes progress.
 #pragma once
 
 #include <cstdint>
@@ -7,14 +7,14 @@
 
 namespace slackline::worker {
 
-// Silence counts looks, not time. If the whole process was stopped, that counts as one look, and not as the silence of
-// a thread.
+// GroupSilence counts looks, not time. If the whole process was stopped, that counts as one look, and not as the
+// silence of a thread.
 //
 // Thread-safety: none.
-class Silence {
+class GroupSilence {
  public:
   // Begins a silence. `events`: number of progress events so far.
-  Silence(absl::Duration longest, uint64_t events) : longest_(longest), events_(events) {}
+  GroupSilence(absl::Duration longest, uint64_t events) : longest_(longest), events_(events) {}
 
   // Time to wait before the next look.
   absl::Duration look() const { return longest_ / kLooks; }

@@ -82,7 +82,7 @@ StageLine::Ends StageLine::Count() const {
 
 absl::StatusOr<StageLine::Ends> StageLine::AwaitEnds(size_t stages, absl::Duration silence_max) {
   absl::MutexLock lock(&mutex_);
-  Silence silence(silence_max, events_);
+  GroupSilence silence(silence_max, events_);
   for (Ends ends = Count(); !ends.over && ends.stages <= stages; ends = Count()) {
     if (!changed_.WaitWithTimeout(&mutex_, silence.look()) || !silence.IsTooLong(events_)) continue;
     return absl::DeadlineExceededError(

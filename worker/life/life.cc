@@ -22,7 +22,7 @@ Life::~Life() {
 absl::Duration Life::silence_max() const { return SilenceMax(options_.timeouts, options_.server_return); }
 
 absl::Status Life::Join() {
-  const absl::StatusOr<Membership> membership = link_.Join();
+  const absl::StatusOr<WorkerMembership> membership = link_.Join();
   if (!membership.ok()) return membership.status();
   membership_ = *membership;
   absl::StatusOr<ShardMap> map = link_.GetShardMap();

@@ -50,7 +50,7 @@ class Life {
   absl::Status Join();
   // Sends the initial weights, if this worker must, and pulls the newest ones. Requires: a client.
   absl::Status SeedAndPull(absl::Span<float> parameters) ABSL_LOCKS_EXCLUDED(mutex_);
-  const Membership& membership() const { return membership_; }
+  const WorkerMembership& membership() const { return membership_; }
   const ShardMap& map() const { return map_; }
 
   // Returns the options of a client of this life that all clients of a worker have. A reader only pulls.
@@ -101,7 +101,7 @@ class Life {
   const Options options_;
   SchedulerLink& link_;
   // Members of the worker's thread.
-  Membership membership_;
+  WorkerMembership membership_;
   ShardMap map_;
 
   mutable absl::Mutex mutex_;

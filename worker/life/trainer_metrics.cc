@@ -22,15 +22,15 @@ const wire::FigureSeries& OptionsOf(std::string_view figure) {
 }
 
 // Returns the figure; null for no name.
-const Figure* Find(std::string_view name) {
+const StepFigure* Find(std::string_view name) {
   if (name.empty()) return nullptr;
   const auto* const found = std::find_if(std::begin(kFigures), std::end(kFigures),
-                                         [name](const Figure& figure) { return figure.name == name; });
+                                         [name](const StepFigure& figure) { return figure.name == name; });
   SLACKLINE_CHECK(found != std::end(kFigures));
   return found;
 }
 
-double NumberOf(const Figure* figure, const StepFacts& step) {
+double NumberOf(const StepFigure* figure, const StepFacts& step) {
   if (figure == nullptr) return 0;
   return std::visit([](auto value) { return static_cast<double>(value); }, ValueOf(*figure, step));
 }
@@ -39,7 +39,7 @@ double NumberOf(const Figure* figure, const StepFacts& step) {
 
 std::vector<TrainerMetrics::FigureSeries> TrainerMetrics::MakeSeries(slackline::Metrics& metrics) {
   std::vector<FigureSeries> all;
-  for (const Figure& figure : kFigures) {
+  for (const StepFigure& figure : kFigures) {
     const wire::FigureSeries& options = OptionsOf(figure.name);
     if (options.name().empty()) continue;
     FigureSeries& made = all.emplace_back(FigureSeries{.figure = &figure, .without = Find(options.without())});

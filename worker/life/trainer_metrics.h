@@ -30,8 +30,8 @@ class TrainerMetrics {
 
  private:
   struct FigureSeries {
-    const Figure* figure = nullptr;
-    const Figure* without = nullptr;  // part of the figure that the series leaves out; null for none
+    const StepFigure* figure = nullptr;
+    const StepFigure* without = nullptr;  // part of the figure that the series leaves out; null for none
     std::function<void(double)> record = {};
   };
 

@@ -15,7 +15,7 @@ uint64_t TensorInfo::elements() const {
   return elements;
 }
 
-absl::StatusOr<std::vector<images::Found>> Model::Detect(absl::Span<const images::Scene> /*scenes*/) {
+absl::StatusOr<std::vector<images::DetectedObjects>> Model::Detect(absl::Span<const images::Scene> /*scenes*/) {
   return absl::UnimplementedError("this model classifies images, and finds no objects on them");
 }
 

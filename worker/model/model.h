@@ -230,7 +230,7 @@ class Model {
   // Evaluates images with objects. Returns what is found on each image, in order.
   //   kInvalidArgument  a scene is inconsistent
   //   kUnimplemented    the network classifies
-  virtual absl::StatusOr<std::vector<images::Found>> Detect(absl::Span<const images::Scene> scenes);
+  virtual absl::StatusOr<std::vector<images::DetectedObjects>> Detect(absl::Span<const images::Scene> scenes);
 
   // Drop and collect remembered images, for models that learn without labels. An evaluation begins with Forget().
   // Remember() adds images whose labels vote in Evaluate(), by the model's present parameters.

@@ -40,7 +40,7 @@ class MemberState {
   // The worker has, or will get, the shard map of this generation.
   void HasMap(Generation generation) { generation_ = std::max(generation_, generation); }
 
-  const Membership& life() const { return life_; }
+  const WorkerMembership& life() const { return life_; }
   // True while the scheduler counts on heartbeats.
   bool beating() const { return beating_; }
   bool live() const { return live_; }
@@ -53,7 +53,7 @@ class MemberState {
 
   std::string scheduler_;
   absl::Duration silence_max_;
-  Membership life_;
+  WorkerMembership life_;
   bool beating_ = false;
   bool live_ = false;
   Generation generation_;  // 0: no map yet

@@ -61,7 +61,7 @@ class GrpcSchedulerLink : public SchedulerLink {
     on_map_ = std::move(on_map);
   }
 
-  absl::StatusOr<Membership> Join() override {
+  absl::StatusOr<WorkerMembership> Join() override {
     wire::RegisterWorkerRequest request;
     {
       absl::MutexLock lock(&mutex_);
@@ -77,7 +77,7 @@ class GrpcSchedulerLink : public SchedulerLink {
     progress_.Reset(time_.Now());
     absl::MutexLock lock(&mutex_);
     member_.Registered(reply, time_.Now());
-    absl::StatusOr<Membership> life = AwaitLive();
+    absl::StatusOr<WorkerMembership> life = AwaitLive();
     if (life.ok() && options_.on_live) options_.on_live();
     return life;
   }
@@ -143,7 +143,7 @@ class GrpcSchedulerLink : public SchedulerLink {
   using Stub = wire::Scheduler::Stub;
 
   std::unique_ptr<Stub> stub() const { return wire::Scheduler::NewStub(channel_.channel()); }
-  Membership life() ABSL_LOCKS_EXCLUDED(mutex_) {
+  WorkerMembership life() ABSL_LOCKS_EXCLUDED(mutex_) {
     absl::MutexLock lock(&mutex_);
     return member_.life();
   }
@@ -156,7 +156,7 @@ class GrpcSchedulerLink : public SchedulerLink {
   }
 
   absl::Duration join_max() const { return std::max(options_.join_max, options_.timeouts.startup); }
-  absl::StatusOr<Membership> AwaitLive() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+  absl::StatusOr<WorkerMembership> AwaitLive() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     // absl::Mutex waits by the wall clock, which may be set forward meanwhile.
     const absl::Time end = time_.Now() + join_max();
     for (absl::Duration left = join_max(); left > absl::ZeroDuration(); left = end - time_.Now()) {

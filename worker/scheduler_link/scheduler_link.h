@@ -76,7 +76,7 @@ class SchedulerLink {
   //   kAlreadyExists     another process has this name, and lives
   //   kDeadlineExceeded  the processes of the job did not find each other within the larger of join_max and
   //                      timeouts.startup
-  virtual absl::StatusOr<Membership> Join() = 0;
+  virtual absl::StatusOr<WorkerMembership> Join() = 0;
   virtual absl::StatusOr<ShardMap> GetShardMap() = 0;
   // Asks for the next work. `range_done`: range just finished, 0 for none. `samples_per_second`: 0 if not known.
   //   kFailedPrecondition  there is work, but this worker is not a member: call Join() again

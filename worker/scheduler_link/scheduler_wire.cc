@@ -19,7 +19,7 @@ constexpr size_t kClassBytesMax = 1 << 20;
 }  // namespace
 
 wire::RegisterWorkerRequest MakeRegistration(const SchedulerLink::Options& options, uint32_t pid,
-                                             const Membership& before) {
+                                             const WorkerMembership& before) {
   wire::RegisterWorkerRequest request;
   request.set_worker(before.worker.value());
   request.set_incarnation(before.incarnation.value());
@@ -44,10 +44,10 @@ wire::RegisterWorkerRequest MakeRegistration(const SchedulerLink::Options& optio
   return request;
 }
 
-wire::WorkerProgress ToWire(const Membership& life, const Progress& progress) {
+wire::WorkerProgress ToWire(const WorkerMembership& life, const StepTotals& progress) {
   const StepFacts& total = progress.total;
   wire::WorkerProgress out;
-  for (const Figure& figure : kFigures) {
+  for (const StepFigure& figure : kFigures) {
     const auto* const field = out.GetDescriptor()->FindFieldByName(std::string(figure.name));
     SLACKLINE_CHECK(field != nullptr);
     const auto value = ValueOf(figure, total);
@@ -90,7 +90,7 @@ void SetEnergy(const power::EnergyTotals& totals, wire::WorkerProgress& out) {
   }
 }
 
-wire::HeartbeatRequest MakeHeartbeat(const Membership& life, const Progress& progress) {
+wire::HeartbeatRequest MakeHeartbeat(const WorkerMembership& life, const StepTotals& progress) {
   wire::HeartbeatRequest request;
   request.set_job(life.job.value());
   request.set_role(wire::MEMBER_ROLE_WORKER);
@@ -100,7 +100,7 @@ wire::HeartbeatRequest MakeHeartbeat(const Membership& life, const Progress& pro
   return request;
 }
 
-wire::HeartbeatRequest MakeGoodbye(const Membership& life, const Progress& progress, const std::string& reason,
+wire::HeartbeatRequest MakeGoodbye(const WorkerMembership& life, const StepTotals& progress, const std::string& reason,
                                    const RangePart& trained) {
   wire::HeartbeatRequest request = MakeHeartbeat(life, progress);
   request.set_leaving(true);
@@ -116,7 +116,7 @@ wire::GetShardMapRequest MakeMapRequest(JobId job) {
   return request;
 }
 
-wire::NextTaskRequest MakeTaskRequest(const Membership& life, const Progress& progress, RangeId range_done,
+wire::NextTaskRequest MakeTaskRequest(const WorkerMembership& life, const StepTotals& progress, RangeId range_done,
                                       double samples_per_second) {
   wire::NextTaskRequest request;
   request.set_job(life.job.value());
@@ -128,7 +128,7 @@ wire::NextTaskRequest MakeTaskRequest(const Membership& life, const Progress& pr
   return request;
 }
 
-wire::EvaluationReport ToWire(const Membership& life, const EvaluationResult& result) {
+wire::EvaluationReport ToWire(const WorkerMembership& life, const EvaluationResult& result) {
   wire::EvaluationReport report = ToWire(result);
   report.set_job(life.job.value());
   report.set_worker(life.worker.value());
@@ -137,7 +137,7 @@ wire::EvaluationReport ToWire(const Membership& life, const EvaluationResult& re
 }
 
 wire::EvaluationReport ToWire(const EvaluationResult& result) {
-  const Metrics& metrics = result.metrics;
+  const EvaluationMetrics& metrics = result.metrics;
   wire::EvaluationReport report;
   report.set_epoch(result.work.epoch);
   report.set_final(result.work.final);

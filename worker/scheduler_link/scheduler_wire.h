@@ -10,18 +10,18 @@ namespace slackline::worker {
 
 // `before`: this process's membership in its life before; of no worker if it is the first one.
 wire::RegisterWorkerRequest MakeRegistration(const SchedulerLink::Options& options, uint32_t pid,
-                                             const Membership& before);
-wire::WorkerProgress ToWire(const Membership& life, const Progress& progress);
+                                             const WorkerMembership& before);
+wire::WorkerProgress ToWire(const WorkerMembership& life, const StepTotals& progress);
 void SetEnergy(const power::EnergyTotals& totals, wire::WorkerProgress& out);
-wire::HeartbeatRequest MakeHeartbeat(const Membership& life, const Progress& progress);
+wire::HeartbeatRequest MakeHeartbeat(const WorkerMembership& life, const StepTotals& progress);
 // The last heartbeat of a worker that leaves. `trained`: see SchedulerLink::Leave().
-wire::HeartbeatRequest MakeGoodbye(const Membership& life, const Progress& progress, const std::string& reason,
+wire::HeartbeatRequest MakeGoodbye(const WorkerMembership& life, const StepTotals& progress, const std::string& reason,
                                    const RangePart& trained);
 wire::GetShardMapRequest MakeMapRequest(JobId job);
-wire::NextTaskRequest MakeTaskRequest(const Membership& life, const Progress& progress, RangeId range_done,
+wire::NextTaskRequest MakeTaskRequest(const WorkerMembership& life, const StepTotals& progress, RangeId range_done,
                                       double samples_per_second);
 wire::EvaluationReport ToWire(const EvaluationResult& result);
-wire::EvaluationReport ToWire(const Membership& life, const EvaluationResult& result);
+wire::EvaluationReport ToWire(const WorkerMembership& life, const EvaluationResult& result);
 
 //   kInternal  the kind of task is not known here
 absl::StatusOr<Work> FromWire(const wire::NextTaskReply& reply);

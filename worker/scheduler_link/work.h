@@ -12,7 +12,7 @@
 namespace slackline::worker {
 
 // Membership of this worker in one of its lives.
-struct Membership {
+struct WorkerMembership {
   JobId job;
   WorkerId worker;
   Incarnation incarnation;

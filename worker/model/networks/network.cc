@@ -22,7 +22,7 @@ at::Tensor Network::TrainScenes(absl::Span<const images::Scene> /*scenes*/) cons
   C10_THROW_ERROR(NotImplementedError, kClassifies);
 }
 
-std::vector<images::Found> Network::Detect(absl::Span<const images::Scene> /*scenes*/) const {
+std::vector<images::DetectedObjects> Network::Detect(absl::Span<const images::Scene> /*scenes*/) const {
   C10_THROW_ERROR(NotImplementedError, kClassifies);
 }
 

@@ -38,7 +38,7 @@ class Network {
   // Process images with objects: return the loss in training, and what is found in evaluation. Only modules of the user
   // have these; others throw.
   virtual at::Tensor TrainScenes(absl::Span<const images::Scene> scenes) const;
-  virtual std::vector<images::Found> Detect(absl::Span<const images::Scene> scenes) const;
+  virtual std::vector<images::DetectedObjects> Detect(absl::Span<const images::Scene> scenes) const;
 };
 
 // Creates the network of a spec. Borrows `tensors`, which come from the layout of the same spec. With training without

@@ -132,7 +132,7 @@ class ScriptedNetwork final : public Network {
     return SumOfLosses(LossesIn(module_.forward({ImagesOf(scenes, device_), ObjectsOf(scenes, device_)})));
   }
 
-  std::vector<images::Found> Detect(absl::Span<const images::Scene> scenes) const override {
+  std::vector<images::DetectedObjects> Detect(absl::Span<const images::Scene> scenes) const override {
     Enter(Mode::kEvaluation);
     return FoundIn(module_.forward({ImagesOf(scenes, device_), c10::IValue()}), scenes, spec_.classes);
   }

@@ -36,7 +36,7 @@ at::Tensor Shaped(const c10::IValue& found, const char* key, at::ScalarType type
 }
 
 // Ones and zeros, n x height x width.
-void CopyMasks(const at::Tensor& masks, int64_t objects, const images::Scene& scene, images::Found& out) {
+void CopyMasks(const at::Tensor& masks, int64_t objects, const images::Scene& scene, images::DetectedObjects& out) {
   const int64_t height = scene.height, width = scene.width;
   TORCH_CHECK(masks.sizes() == at::IntArrayRef({objects, height, width}) ||
                   masks.sizes() == at::IntArrayRef({objects, 1, height, width}),
@@ -47,8 +47,8 @@ void CopyMasks(const at::Tensor& masks, int64_t objects, const images::Scene& sc
   out.masks.assign(ones.const_data_ptr<uint8_t>(), ones.const_data_ptr<uint8_t>() + ones.numel());
 }
 
-images::Found FoundOn(const c10::IValue& made, const images::Scene& scene, int64_t classes) {
-  images::Found found;
+images::DetectedObjects FoundOn(const c10::IValue& made, const images::Scene& scene, int64_t classes) {
+  images::DetectedObjects found;
   const at::Tensor counted = Entry(made, "labels");
   const int64_t objects = counted.defined() && counted.dim() == 1 ? counted.size(0) : 0;
   const at::Tensor labels = Shaped(made, "labels", at::kLong, {objects});
@@ -97,7 +97,8 @@ c10::IValue LossesIn(const c10::IValue& made) {
   return both ? made.toTupleRef().elements()[0] : made;
 }
 
-std::vector<images::Found> FoundIn(const c10::IValue& made, absl::Span<const images::Scene> scenes, uint32_t classes) {
+std::vector<images::DetectedObjects> FoundIn(const c10::IValue& made, absl::Span<const images::Scene> scenes,
+                                             uint32_t classes) {
   const bool both = made.isTuple() && made.toTupleRef().elements().size() == 2;
   const c10::IValue list = both ? made.toTupleRef().elements()[1] : made;
   TORCH_CHECK(list.isList(), "model.torchscript: in evaluation forward has returned ", list.tagKind(),
@@ -105,7 +106,7 @@ std::vector<images::Found> FoundIn(const c10::IValue& made, absl::Span<const ima
   const auto entries = list.toListRef();
   TORCH_CHECK(entries.size() == scenes.size(), "model.torchscript: in evaluation forward has returned a list of ",
               entries.size(), "; expected are ", scenes.size(), ", one for each image");
-  std::vector<images::Found> found;
+  std::vector<images::DetectedObjects> found;
   for (size_t i = 0; i < scenes.size(); ++i) found.push_back(FoundOn(entries[i], scenes[i], classes));
   return found;
 }

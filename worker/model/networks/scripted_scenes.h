@@ -25,6 +25,7 @@ c10::IValue LossesIn(const c10::IValue& made);
 
 // Returns forward's findings for each scene, from a list, or from the second element of such a tuple. A mask covers the
 // pixels whose value is above 0.5. Throws if something else was returned, or a label that is not below `classes`.
-std::vector<images::Found> FoundIn(const c10::IValue& made, absl::Span<const images::Scene> scenes, uint32_t classes);
+std::vector<images::DetectedObjects> FoundIn(const c10::IValue& made, absl::Span<const images::Scene> scenes,
+                                             uint32_t classes);
 
 }  // namespace slackline::worker

@@ -86,7 +86,7 @@ class TorchModel final : public Model {
   absl::Status RecordSteps(std::unique_ptr<StepRecorder> recorder) override;
   absl::StatusOr<StepResult> Evaluate(const BatchView& batch, absl::Span<int64_t> predictions) override;
   bool counts_correct() const override { return !has_own_loss(); }
-  absl::StatusOr<std::vector<images::Found>> Detect(absl::Span<const images::Scene> scenes) override;
+  absl::StatusOr<std::vector<images::DetectedObjects>> Detect(absl::Span<const images::Scene> scenes) override;
   void Forget() override;
   absl::Status Remember(const BatchView& batch) override;
   absl::Span<const float> teacher() const override;
@@ -309,9 +309,9 @@ absl::StatusOr<StepResult> TorchModel::Evaluate(const BatchView& batch, absl::Sp
   });
 }
 
-absl::StatusOr<std::vector<images::Found>> TorchModel::Detect(absl::Span<const images::Scene> scenes) {
+absl::StatusOr<std::vector<images::DetectedObjects>> TorchModel::Detect(absl::Span<const images::Scene> scenes) {
   if (absl::Status status = CheckScenes(scenes); !status.ok()) return status;
-  return OnStream([&]() -> absl::StatusOr<std::vector<images::Found>> {
+  return OnStream([&]() -> absl::StatusOr<std::vector<images::DetectedObjects>> {
     const at::NoGradGuard no_grad;
     return network_->Detect(scenes);
   });

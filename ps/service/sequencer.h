@@ -26,13 +26,13 @@
 #include "ps/service/replica_stream.h"
 #include "ps/service/shard_table.h"
 #include "ps/service/snapshot_keeper.h"
-#include "ps/service/stream.h"
+#include "ps/service/worker_stream.h"
 #include "ps/store/checkpoint_writer.h"
 #include "scheduler.pb.h"
 
 namespace slackline::ps {
 
-struct ExchangeOptions {
+struct SequencerOptions {
   // Address to listen on, as host:port; port 0 lets the system choose.
   std::string listen = "127.0.0.1:0";
   job::Job job;
@@ -49,13 +49,13 @@ struct ExchangeOptions {
 // Thread-safety: port(), SetIdentity(), progress(), AwaitNews() and WakeUp() are safe.
 // Threads:       one (the sequencer), born in Start(), joined in the destructor; gRPC's own for control calls.
 // Ownership:     borrows metrics and time.
-class Exchange : private StreamOwner {
+class Sequencer : private StreamOwner {
  public:
   //   kUnavailable  cannot listen on the address
-  static absl::StatusOr<std::unique_ptr<Exchange>> Start(ExchangeOptions options, Metrics& metrics,
-                                                         const TimeSource& time);
+  static absl::StatusOr<std::unique_ptr<Sequencer>> Start(SequencerOptions options, Metrics& metrics,
+                                                          const TimeSource& time);
   // Ends all streams with UNAVAILABLE.
-  ~Exchange() override;
+  ~Sequencer() override;
 
   uint16_t port() const { return static_cast<uint16_t>(port_); }
   // Address for processes on this host; its `host` is empty if they use the port.
@@ -81,21 +81,21 @@ class Exchange : private StreamOwner {
   // Event that calls a method.
   class Call : public Event {
    public:
-    Call(Exchange* exchange, void (Exchange::*method)()) : exchange_(exchange), method_(method) {}
-    void Happened(bool /*ok*/) override { (exchange_->*method_)(); }
+    Call(Sequencer* sequencer, void (Sequencer::*method)()) : sequencer_(sequencer), method_(method) {}
+    void Happened(bool /*ok*/) override { (sequencer_->*method_)(); }
 
    private:
-    Exchange* const exchange_;
-    void (Exchange::*const method_)();
+    Sequencer* const sequencer_;
+    void (Sequencer::*const method_)();
   };
 
-  Exchange(ExchangeOptions options, Metrics& metrics, const TimeSource& time);
+  Sequencer(SequencerOptions options, Metrics& metrics, const TimeSource& time);
   absl::Status Listen();
   // Opens the sockets that wire.same_host asks for, as far as the system has them.
   void ListenLocally(grpc::ServerBuilder& builder);
 
-  absl::Status Accepted(Stream& stream) override;
-  void Finished(Stream& stream) override;
+  absl::Status Accepted(WorkerStream& stream) override;
+  void Finished(WorkerStream& stream) override;
   absl::Duration WaitForTurn(absl::Duration cost) override;
 
   void Run();
@@ -115,7 +115,7 @@ class Exchange : private StreamOwner {
   // Raises news_ if AwaitNews() has news to report. Runs on the sequencer.
   void LookForNews();
 
-  const ExchangeOptions options_;
+  const SequencerOptions options_;
   const int ticks_per_heartbeat_;
   ServiceMetrics metrics_;
   const TimeSource& time_;
@@ -124,8 +124,8 @@ class Exchange : private StreamOwner {
 
   SteadyFlag news_;
 
-  Call tick_event_{this, &Exchange::OnTick};
-  Call mail_event_{this, &Exchange::OnMail};
+  Call tick_event_{this, &Sequencer::OnTick};
+  Call mail_event_{this, &Sequencer::OnMail};
   ExchangeService service_;
   std::unique_ptr<ControlService> control_;
   std::unique_ptr<grpc::ServerCompletionQueue> queue_;
@@ -140,12 +140,12 @@ class Exchange : private StreamOwner {
   ShardTable table_;
   std::unique_ptr<SnapshotKeeper> keeper_;    // null if there are no snapshots
   std::unique_ptr<CheckpointWriter> writer_;  // null before the first checkpoint
-  std::set<Stream*> streams_;                 // accepted; owned
+  std::set<WorkerStream*> streams_;           // accepted; owned
   bool seeded_ = false, durable_ = false;     // state at the last news
   std::unique_ptr<ReplicaStreams> replicas_;
   grpc::Alarm tick_;
   int ticks_ = 0;          // since the last heartbeat
-  bool awaiting_ = false;  // a Stream waits for a client's call
+  bool awaiting_ = false;  // a WorkerStream waits for a client's call
   bool stopping_ = false;
   absl::Time turn_at_ = absl::InfinitePast();   // earliest turn of the next frame that takes long to parse
   absl::Time cut_at_ = absl::InfiniteFuture();  // when stopping: time at which connections are cut

@@ -22,7 +22,7 @@ namespace slackline::ps {
 using ExchangeService = wire::ParameterServer::WithRawMethod_Exchange<
     wire::ParameterServer::WithRawMethod_Replicate<wire::ParameterServer::Service>>;
 
-class Stream;
+class WorkerStream;
 
 // Tag that a completion queue gives back.
 class Event {
@@ -36,9 +36,9 @@ class StreamOwner {
  public:
   virtual ~StreamOwner() = default;
   // Handles a client's call. An error turns the client away.
-  virtual absl::Status Accepted(Stream& stream) = 0;
+  virtual absl::Status Accepted(WorkerStream& stream) = 0;
   // Handles the end of a stream's last operation: the stream may be deleted.
-  virtual void Finished(Stream& stream) = 0;
+  virtual void Finished(WorkerStream& stream) = 0;
   // Returns how long a frame that takes `cost` to parse must wait, so that it starves no other stream.
   virtual absl::Duration WaitForTurn(absl::Duration cost) = 0;
 };
@@ -58,7 +58,7 @@ class StreamOwner {
 //   - A frame with more beside its payload than the server's shards need waits for its turn before it is parsed. Such
 //     frames of all streams together take a small part of the sequencer's time.
 //   - After a frame's turn, only the parts of its payload that shards hold are kept.
-class Stream : public Peer {
+class WorkerStream : public Peer {
  public:
   static constexpr size_t kQueuedItemsMax = 1024;
   static constexpr absl::Duration kPauseOfItem = absl::Milliseconds(1);
@@ -68,7 +68,7 @@ class Stream : public Peer {
   // Longest time that parsing a byte of a header takes.
   static constexpr absl::Duration kParseOfByte = absl::Nanoseconds(15);
 
-  Stream(StreamOwner& owner, ShardTable& table, ServiceMetrics& metrics);
+  WorkerStream(StreamOwner& owner, ShardTable& table, ServiceMetrics& metrics);
 
   // Waits for a client's call.
   void Request(ExchangeService& service, grpc::ServerCompletionQueue* queue);
@@ -91,12 +91,12 @@ class Stream : public Peer {
  private:
   class Tag : public Event {
    public:
-    Tag(Stream* stream, void (Stream::*method)(bool)) : stream_(stream), method_(method) {}
+    Tag(WorkerStream* stream, void (WorkerStream::*method)(bool)) : stream_(stream), method_(method) {}
     void Happened(bool ok) override { (stream_->*method_)(ok); }
 
    private:
-    Stream* const stream_;
-    void (Stream::*const method_)(bool);
+    WorkerStream* const stream_;
+    void (WorkerStream::*const method_)(bool);
   };
   // Pull that is going out.
   struct Sending {
@@ -152,13 +152,13 @@ class Stream : public Peer {
   ShardTable& table_;
   ServiceMetrics& metrics_;
   grpc::ServerContext context_;
-  security::Caller caller_;
+  security::AdmittedCaller caller_;
   grpc::ServerAsyncReaderWriter<grpc::ByteBuffer, grpc::ByteBuffer> call_;
-  Tag requested_{this, &Stream::OnRequested};
-  Tag read_{this, &Stream::OnRead};
-  Tag written_{this, &Stream::OnWritten};
-  Tag finished_{this, &Stream::OnFinished};
-  Tag resumed_{this, &Stream::OnResumed};
+  Tag requested_{this, &WorkerStream::OnRequested};
+  Tag read_{this, &WorkerStream::OnRead};
+  Tag written_{this, &WorkerStream::OnWritten};
+  Tag finished_{this, &WorkerStream::OnFinished};
+  Tag resumed_{this, &WorkerStream::OnResumed};
   grpc::CompletionQueue* queue_ = nullptr;
   grpc::Alarm pause_;
 

@@ -1,5 +1,5 @@
-// Stream: one server's Exchange stream. It opens the stream, says Hello, keeps one read and one write in progress, and
-// reopens the stream with back-off after it breaks.
+// ServerStream: one server's Exchange stream. It opens the stream, says Hello, keeps one read and one write in
+// progress, and reopens the stream with back-off after it breaks.
 //
 // An attempt lives from Connect() until gRPC has returned its last operation. Items queued on an attempt are lost with
 // it; the owner knows what to repeat.
@@ -24,30 +24,30 @@
 namespace slackline::worker {
 
 // An operation that a completion queue returns.
-class Operation {
+class QueuedOperation {
  public:
-  virtual ~Operation() = default;
+  virtual ~QueuedOperation() = default;
   // Handles completion. `ok` is the flag of grpc::CompletionQueue::Next().
   virtual void Done(bool ok) = 0;
 };
 
-// Stream runs the connection to one server.
+// ServerStream runs the connection to one server.
 //
 // Thread-safety: none; the I/O thread.
 // Ownership:     borrows the queue, the time and the owner. Destroyed only once ended().
-class Stream {
+class ServerStream {
  public:
   class Owner {
    public:
     virtual ~Owner() = default;
     // Returns the first message of a new stream.
-    virtual wire::Hello MakeHello(Stream& stream) = 0;
+    virtual wire::Hello MakeHello(ServerStream& stream) = 0;
     // Reports that the server has accepted the stream. Send() works from now on.
-    virtual void Opened(Stream& stream, const wire::Welcome& welcome) = 0;
-    virtual void Received(Stream& stream, const wire::ServerItem& item, const rpc::Payload& payload) = 0;
+    virtual void Opened(ServerStream& stream, const wire::Welcome& welcome) = 0;
+    virtual void Received(ServerStream& stream, const wire::ServerItem& item, const rpc::Payload& payload) = 0;
     // Reports that the stream has ended with `status`, whether or not it was open. The stream reconnects by itself
     // until Shutdown().
-    virtual void Broken(Stream& stream, const absl::Status& status) = 0;
+    virtual void Broken(ServerStream& stream, const absl::Status& status) = 0;
     // Requests a call of Tick() at `time`.
     virtual void WakeAt(absl::Time time) = 0;
   };
@@ -63,8 +63,8 @@ class Stream {
     std::shared_ptr<const rpc::Protection> protection = nullptr;
   };
 
-  Stream(const Options& options, grpc::CompletionQueue& queue, const TimeSource& time, Owner& owner);
-  ~Stream();
+  ServerStream(const Options& options, grpc::CompletionQueue& queue, const TimeSource& time, Owner& owner);
+  ~ServerStream();
 
   size_t index() const { return options_.index; }
   bool open() const { return open_; }
@@ -102,12 +102,12 @@ class Stream {
 
  private:
   struct Attempt;
-  using Handler = void (Stream::*)(bool);
+  using Handler = void (ServerStream::*)(bool);
 
   // Binds an outstanding operation to its handler. At most one operation of each kind is outstanding.
-  struct Tag : Operation {
+  struct Tag : QueuedOperation {
     void Done(bool ok) override { (stream->*handler)(ok); }
-    Stream* stream = nullptr;
+    ServerStream* stream = nullptr;
     Handler handler = nullptr;
   };
 

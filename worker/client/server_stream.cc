@@ -1,4 +1,4 @@
-#include "worker/client/stream.h"
+#include "worker/client/server_stream.h"
 
 #include <algorithm>
 #include <iterator>
@@ -25,7 +25,7 @@ constexpr int kFrameItemsMax = 256;
 constexpr char kMethod[] = "/slackline.wire.ParameterServer/Exchange";
 
 // One call, with a channel of its own: a shared one would make a new attempt wait for gRPC's back-off, not ours.
-struct Stream::Attempt {
+struct ServerStream::Attempt {
   explicit Attempt(const Options& options) : stub(rpc::DataChannel(options.address, options.protection)) {}
 
   grpc::GenericStub stub;
@@ -42,26 +42,26 @@ struct Stream::Attempt {
   bool finished = false;
 };
 
-Stream::Stream(const Options& options, grpc::CompletionQueue& queue, const TimeSource& time, Owner& owner)
+ServerStream::ServerStream(const Options& options, grpc::CompletionQueue& queue, const TimeSource& time, Owner& owner)
     : options_(options), queue_(queue), time_(time), owner_(owner), backoff_(options.jitter_seed) {
-  const std::pair<Tag*, Handler> tags[] = {{&start_tag_, &Stream::Started},
-                                           {&read_tag_, &Stream::ReadDone},
-                                           {&write_tag_, &Stream::WriteDone},
-                                           {&finish_tag_, &Stream::Finished}};
+  const std::pair<Tag*, Handler> tags[] = {{&start_tag_, &ServerStream::Started},
+                                           {&read_tag_, &ServerStream::ReadDone},
+                                           {&write_tag_, &ServerStream::WriteDone},
+                                           {&finish_tag_, &ServerStream::Finished}};
   for (const auto& [tag, handler] : tags) {
     tag->stream = this;
     tag->handler = handler;
   }
 }
 
-Stream::~Stream() { SLACKLINE_CHECK(attempt_ == nullptr); }
+ServerStream::~ServerStream() { SLACKLINE_CHECK(attempt_ == nullptr); }
 
-void* Stream::Begin(Tag& tag) {
+void* ServerStream::Begin(Tag& tag) {
   ++attempt_->outstanding;
-  return static_cast<Operation*>(&tag);
+  return static_cast<QueuedOperation*>(&tag);
 }
 
-void Stream::Connect() {
+void ServerStream::Connect() {
   SLACKLINE_CHECK(attempt_ == nullptr && !shutdown_);
   retry_at_ = absl::InfiniteFuture();
   attempt_ = std::make_unique<Attempt>(options_);
@@ -69,7 +69,7 @@ void Stream::Connect() {
   attempt_->call->StartCall(Begin(start_tag_));
 }
 
-void Stream::Started(bool ok) {
+void ServerStream::Started(bool ok) {
   --attempt_->outstanding;
   attempt_->started = ok;
   if (!ok) return BeginFinish();
@@ -79,9 +79,9 @@ void Stream::Started(bool ok) {
   Read();
 }
 
-void Stream::Read() { attempt_->call->Read(&attempt_->received, Begin(read_tag_)); }
+void ServerStream::Read() { attempt_->call->Read(&attempt_->received, Begin(read_tag_)); }
 
-void Stream::ReadDone(bool ok) {
+void ServerStream::ReadDone(bool ok) {
   --attempt_->outstanding;
   if (!ok) return BeginFinish();
   grpc::ByteBuffer bytes;
@@ -90,7 +90,7 @@ void Stream::ReadDone(bool ok) {
   Dispatch(bytes);
 }
 
-void Stream::Dispatch(const grpc::ByteBuffer& bytes) {
+void ServerStream::Dispatch(const grpc::ByteBuffer& bytes) {
   // What is still in the pipe after we broke off is not listened to: the owner was told already what is missing.
   if (shutdown_ || !attempt_->broken_because.ok()) return;
   wire::ServerFrame frame;
@@ -107,7 +107,7 @@ void Stream::Dispatch(const grpc::ByteBuffer& bytes) {
   }
 }
 
-void Stream::Dispatch(const wire::ServerItem& item, const rpc::Payload& payload) {
+void ServerStream::Dispatch(const wire::ServerItem& item, const rpc::Payload& payload) {
   if (open_ || item.has_refused()) {
     if (!item.has_refused()) backoff_.Reset();  // a server that only greets or refuses is not hurried
     return owner_.Received(*this, item, payload);
@@ -117,19 +117,19 @@ void Stream::Dispatch(const wire::ServerItem& item, const rpc::Payload& payload)
   owner_.Opened(*this, item.welcome());
 }
 
-void Stream::Send(std::vector<Outgoing> items) {
+void ServerStream::Send(std::vector<Outgoing> items) {
   SLACKLINE_CHECK(open_);
   for (Outgoing& item : items) outgoing_.push_back(std::move(item));
   if (!attempt_->writing) WriteNext();
 }
 
-void Stream::SendFirst(std::vector<Outgoing> items) {
+void ServerStream::SendFirst(std::vector<Outgoing> items) {
   SLACKLINE_CHECK(open_);
   outgoing_.insert(outgoing_.begin(), std::make_move_iterator(items.begin()), std::make_move_iterator(items.end()));
   if (!attempt_->writing) WriteNext();
 }
 
-void Stream::QueueFirstShardsFirst() {
+void ServerStream::QueueFirstShardsFirst() {
   const auto rank = [](const Outgoing& queued) {
     const wire::WorkerItem& item = queued.item;
     return item.has_push() ? std::pair(item.push().sequence(), uint64_t{1} + item.push().shard())
@@ -139,7 +139,7 @@ void Stream::QueueFirstShardsFirst() {
                    [&](const Outgoing& a, const Outgoing& b) { return rank(a) < rank(b); });
 }
 
-bool Stream::CommitQueuedPush(ShardId shard, Sequence sequence, const wire::PushCommit& trailer) {
+bool ServerStream::CommitQueuedPush(ShardId shard, Sequence sequence, const wire::PushCommit& trailer) {
   const auto last = std::find_if(outgoing_.rbegin(), outgoing_.rend(),
                                  [&](const Outgoing& queued) { return IsPush(queued, shard, sequence); });
   if (last == outgoing_.rend()) return false;
@@ -147,7 +147,7 @@ bool Stream::CommitQueuedPush(ShardId shard, Sequence sequence, const wire::Push
   return true;
 }
 
-void Stream::WriteNext() {
+void ServerStream::WriteNext() {
   if (outgoing_.empty()) {
     if (shutdown_ && !attempt_->half_closed) {
       attempt_->half_closed = true;
@@ -159,7 +159,7 @@ void Stream::WriteNext() {
   WriteQueued();
 }
 
-void Stream::WriteQueued() {
+void ServerStream::WriteQueued() {
   wire::WorkerFrame frame;
   frame.set_job(options_.job.value());
   frame.set_generation(options_.generation.value());
@@ -182,9 +182,9 @@ void Stream::WriteQueued() {
   attempt_->call->Write(rpc::Build(frame, absl::MakeSpan(pieces)), options, Begin(write_tag_));
 }
 
-bool Stream::flushed() const { return !open_ || (!attempt_->writing && outgoing_.empty()); }
+bool ServerStream::flushed() const { return !open_ || (!attempt_->writing && outgoing_.empty()); }
 
-void Stream::WriteDone(bool ok) {
+void ServerStream::WriteDone(bool ok) {
   --attempt_->outstanding;
   attempt_->writing = false;
   // When it failed, the read in progress fails too and says why.
@@ -192,22 +192,22 @@ void Stream::WriteDone(bool ok) {
   EndAttemptIfQuiet();
 }
 
-void Stream::DropQueuedPushes(ShardId shard) {
+void ServerStream::DropQueuedPushes(ShardId shard) {
   std::erase_if(outgoing_, [=](const Outgoing& next) {
     return next.item.has_push() && next.item.push().shard() == shard.value();
   });
 }
 
-void Stream::DropQueuedPush(ShardId shard, Sequence sequence) {
+void ServerStream::DropQueuedPush(ShardId shard, Sequence sequence) {
   std::erase_if(outgoing_, [=](const Outgoing& queued) { return IsPush(queued, shard, sequence); });
 }
 
-void Stream::Aim(const std::string& address, Generation generation) {
+void ServerStream::Aim(const std::string& address, Generation generation) {
   options_.address = address;
   options_.generation = generation;
 }
 
-void Stream::Redirect(const std::string& address, Generation generation) {
+void ServerStream::Redirect(const std::string& address, Generation generation) {
   Aim(address, generation);
   backoff_.Reset();
   Break(absl::UnavailableError("the server has come back elsewhere"));
@@ -216,7 +216,7 @@ void Stream::Redirect(const std::string& address, Generation generation) {
   owner_.WakeAt(retry_at_);
 }
 
-void Stream::Break(const absl::Status& why) {
+void ServerStream::Break(const absl::Status& why) {
   if (attempt_ == nullptr || !attempt_->broken_because.ok()) return;
   attempt_->broken_because = why;
   open_ = false;
@@ -224,7 +224,7 @@ void Stream::Break(const absl::Status& why) {
   attempt_->context.TryCancel();
 }
 
-void Stream::Shutdown(std::optional<Outgoing> last_item) {
+void ServerStream::Shutdown(std::optional<Outgoing> last_item) {
   if (shutdown_) {
     if (!last_item && attempt_ != nullptr) attempt_->context.TryCancel();
     return;
@@ -238,11 +238,11 @@ void Stream::Shutdown(std::optional<Outgoing> last_item) {
   if (!attempt_->writing) WriteNext();
 }
 
-void Stream::CutConnection() {
+void ServerStream::CutConnection() {
   if (attempt_ != nullptr) rpc::CutConnectionsTo(attempt_->context.peer());
 }
 
-void Stream::BeginFinish() {
+void ServerStream::BeginFinish() {
   if (attempt_->finishing) return;
   attempt_->finishing = true;
   open_ = false;
@@ -250,13 +250,13 @@ void Stream::BeginFinish() {
   attempt_->call->Finish(&attempt_->status, Begin(finish_tag_));
 }
 
-void Stream::Finished(bool) {
+void ServerStream::Finished(bool) {
   --attempt_->outstanding;
   attempt_->finished = true;
   EndAttemptIfQuiet();
 }
 
-void Stream::EndAttemptIfQuiet() {
+void ServerStream::EndAttemptIfQuiet() {
   if (!attempt_->finished || attempt_->outstanding > 0) return;
   const absl::Status status =
       attempt_->broken_because.ok() ? rpc::FromGrpc(attempt_->status) : attempt_->broken_because;
@@ -268,7 +268,7 @@ void Stream::EndAttemptIfQuiet() {
   owner_.Broken(*this, status);
 }
 
-void Stream::Tick(absl::Time now) {
+void ServerStream::Tick(absl::Time now) {
   if (!shutdown_ && now >= retry_at_) Connect();
 }
 

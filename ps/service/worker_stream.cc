@@ -1,4 +1,4 @@
-#include "ps/service/stream.h"
+#include "ps/service/worker_stream.h"
 
 #include <algorithm>
 #include <chrono>
@@ -44,17 +44,17 @@ class EncodedChunk {
 
 }  // namespace
 
-Stream::Stream(StreamOwner& owner, ShardTable& table, ServiceMetrics& metrics)
+WorkerStream::WorkerStream(StreamOwner& owner, ShardTable& table, ServiceMetrics& metrics)
     : owner_(owner), table_(table), metrics_(metrics), call_(&context_) {}
 
-void Stream::Request(ExchangeService& service, grpc::ServerCompletionQueue* queue) {
+void WorkerStream::Request(ExchangeService& service, grpc::ServerCompletionQueue* queue) {
   queue_ = queue;
   service.RequestExchange(&context_, &call_, queue, queue, &requested_);
 }
 
 // --- What the shards say ----------------------------------------------------------------------------------------
 
-void Stream::Send(const wire::ServerItem& item) {
+void WorkerStream::Send(const wire::ServerItem& item) {
   if (end_.has_value()) return;
   // Notices to somebody who does not read would pile up.
   if (item.has_waiting() && small_.size() >= kQueuedItemsMax) return;
@@ -64,7 +64,7 @@ void Stream::Send(const wire::ServerItem& item) {
   if (!receiving_) Pump();
 }
 
-void Stream::Serve(PullReply reply) {
+void WorkerStream::Serve(PullReply reply) {
   if (end_.has_value()) return;
   Sending next{std::move(reply), 0, false, {}, false};
   if (next.reply.weights != nullptr && next.reply.elements <= rpc::kInlineBytes / sizeof(float)) {
@@ -89,18 +89,18 @@ void Stream::Serve(PullReply reply) {
   if (!receiving_) Pump();
 }
 
-void Stream::Release(ShardId shard, PullId id) {
+void WorkerStream::Release(ShardId shard, PullId id) {
   std::erase_if(lent_, [&](const Lent& lent) { return lent.shard == shard && lent.id == id; });
 }
 
-void Stream::Lend(const PullReply& reply) {
+void WorkerStream::Lend(const PullReply& reply) {
   const auto same_shard = [&](const Lent& lent) { return lent.shard == reply.shard; };
   lent_.push_back({reply.shard, reply.id, reply.weights});
   if (std::count_if(lent_.begin(), lent_.end(), same_shard) <= reply.queued_max) return;
   lent_.erase(std::find_if(lent_.begin(), lent_.end(), same_shard));
 }
 
-void Stream::End(const absl::Status& status) {
+void WorkerStream::End(const absl::Status& status) {
   if (end_.has_value()) return;
   end_ = status;
   table_.Closed(*this);
@@ -113,15 +113,15 @@ void Stream::End(const absl::Status& status) {
   FinishWhenQuiet();
 }
 
-absl::Status Stream::Identify(const security::Guard& guard) {
-  absl::StatusOr<security::Caller> caller = guard.Admit(context_, "slackline.wire.ParameterServer.Exchange");
+absl::Status WorkerStream::Identify(const security::Guard& guard) {
+  absl::StatusOr<security::AdmittedCaller> caller = guard.Admit(context_, "slackline.wire.ParameterServer.Exchange");
   if (caller.ok()) caller_ = *std::move(caller);
   return caller.status();
 }
 
-absl::Status Stream::MayTrain() const { return caller_.MustBe(security::Role::kWorker, "push"); }
+absl::Status WorkerStream::MayTrain() const { return caller_.MustBe(security::Role::kWorker, "push"); }
 
-void Stream::Tick() {
+void WorkerStream::Tick() {
   // A call cannot be finished before its write is over: a slow client has one tick for that. The status has more, but
   // may never leave if the client reads nothing.
   constexpr int kTicks = 1, kTicksToFinish = 16;
@@ -130,7 +130,7 @@ void Stream::Tick() {
 
 // --- Events -----------------------------------------------------------------------------------------------------
 
-void Stream::OnRequested(bool ok) {
+void WorkerStream::OnRequested(bool ok) {
   if (!ok) {  // the server is shutting down
     owner_.Finished(*this);
     return;
@@ -140,7 +140,7 @@ void Stream::OnRequested(bool ok) {
   Pump();
 }
 
-void Stream::OnRead(bool ok) {
+void WorkerStream::OnRead(bool ok) {
   reading_ = false;
   if (end_.has_value()) return FinishWhenQuiet();
   if (!ok) return End(absl::OkStatus());  // the client has closed its side, or is gone
@@ -155,7 +155,7 @@ void Stream::OnRead(bool ok) {
   wait > absl::ZeroDuration() ? Pause(wait) : Take();
 }
 
-void Stream::Take() {
+void WorkerStream::Take() {
   const rpc::FoundFrame found = *std::exchange(found_, std::nullopt);
   std::optional<absl::Status> end;
   size_t bytes = found.header_bytes();
@@ -181,20 +181,20 @@ void Stream::Take() {
   Pump();
 }
 
-void Stream::Pause(absl::Duration pause) {
+void WorkerStream::Pause(absl::Duration pause) {
   paused_ = true;
   pause_.Set(queue_, std::chrono::system_clock::now() + absl::ToChronoMicroseconds(pause),
              static_cast<Event*>(&resumed_));
 }
 
-void Stream::OnResumed(bool /*ok*/) {
+void WorkerStream::OnResumed(bool /*ok*/) {
   paused_ = false;
   if (end_.has_value()) return FinishWhenQuiet();
   if (found_.has_value()) return Take();
   Pump();
 }
 
-void Stream::OnWritten(bool ok) {
+void WorkerStream::OnWritten(bool ok) {
   writing_ = false;
   writing_from_.clear();
   if (end_.has_value()) return FinishWhenQuiet();
@@ -202,13 +202,13 @@ void Stream::OnWritten(bool ok) {
   Pump();
 }
 
-void Stream::OnFinished(bool /*ok*/) {
+void WorkerStream::OnFinished(bool /*ok*/) {
   done_ = true;
   FinishWhenQuiet();
 }
 
 // A call may be finished while a read is pending, not while a write is; it may be deleted when nothing is.
-void Stream::FinishWhenQuiet() {
+void WorkerStream::FinishWhenQuiet() {
   if (!finishing_ && !writing_) {
     finishing_ = true;
     call_.Finish(rpc::ToGrpc(*end_), &finished_);
@@ -218,7 +218,7 @@ void Stream::FinishWhenQuiet() {
 
 // --- Queues -----------------------------------------------------------------------------------------------------
 
-void Stream::Pump() {
+void WorkerStream::Pump() {
   if (end_.has_value()) return;
   if (!reading_ && !paused_ && small_.size() < kQueuedItemsMax) {
     reading_ = true;
@@ -227,7 +227,7 @@ void Stream::Pump() {
   if (!writing_ && (!small_.empty() || !pulls_.empty())) Write(NextFrame());
 }
 
-void Stream::Write(const grpc::ByteBuffer& frame) {
+void WorkerStream::Write(const grpc::ByteBuffer& frame) {
   writing_ = true;
   metrics_.bytes_sent.Add(static_cast<double>(frame.Length()));
   // A frame that another follows at once need not go out by itself.
@@ -236,7 +236,7 @@ void Stream::Write(const grpc::ByteBuffer& frame) {
   call_.Write(frame, options, &written_);
 }
 
-grpc::ByteBuffer Stream::NextFrame() {
+grpc::ByteBuffer WorkerStream::NextFrame() {
   wire::ServerFrame frame;
   std::vector<rpc::Attachment> pieces;
   while (!small_.empty() && frame.items_size() < kFrameItemsMax) {
@@ -253,7 +253,7 @@ grpc::ByteBuffer Stream::NextFrame() {
   return rpc::Build(frame, absl::MakeSpan(pieces));
 }
 
-rpc::Attachment Stream::NextPullItem(wire::ServerItem& item) {
+rpc::Attachment WorkerStream::NextPullItem(wire::ServerItem& item) {
   Sending& sending = pulls_.front();
   const PullReply& reply = sending.reply;
   if (!sending.copied.empty()) {
@@ -277,12 +277,12 @@ rpc::Attachment Stream::NextPullItem(wire::ServerItem& item) {
   return piece;
 }
 
-bool Stream::Encodes(const PullReply& reply, const Extent& extent) {
+bool WorkerStream::Encodes(const PullReply& reply, const Extent& extent) {
   return reply.encoding != codec::Encoding::kFp32 && !reply.shared_memory &&
          extent.offset + extent.elements <= reply.encoded_elements;
 }
 
-rpc::Attachment Stream::CopiedItem(Sending& sending, wire::ServerItem& item) {
+rpc::Attachment WorkerStream::CopiedItem(Sending& sending, wire::ServerItem& item) {
   const Extent extent = {0, sending.copied.size()};
   wire::PullChunk& chunk = NameChunk(sending.reply, extent, item);
   Complete(sending.reply, /*unchanged=*/false, *chunk.mutable_done());
@@ -295,7 +295,7 @@ rpc::Attachment Stream::CopiedItem(Sending& sending, wire::ServerItem& item) {
   return {AsBytes(*values), [values] {}};
 }
 
-rpc::Attachment Stream::EncodedItem(Sending& sending, wire::ServerItem& item) {
+rpc::Attachment WorkerStream::EncodedItem(Sending& sending, wire::ServerItem& item) {
   const PullReply& reply = sending.reply;
   const SliceView view = reply.weights->view().First(reply.elements);
   // As many bytes as a chunk of fp32 has.
@@ -315,7 +315,7 @@ rpc::Attachment Stream::EncodedItem(Sending& sending, wire::ServerItem& item) {
   return encoded.Take(NameChunk(reply, extent, item));
 }
 
-rpc::Attachment Stream::PlainItem(Sending& sending, wire::ServerItem& item) {
+rpc::Attachment WorkerStream::PlainItem(Sending& sending, wire::ServerItem& item) {
   const PullReply& reply = sending.reply;
   const SliceView view = reply.weights->view().First(reply.elements);
   const size_t index = sending.next++;
@@ -333,7 +333,7 @@ rpc::Attachment Stream::PlainItem(Sending& sending, wire::ServerItem& item) {
   return {};
 }
 
-wire::PullChunk& Stream::NameChunk(const PullReply& reply, const Extent& extent, wire::ServerItem& item) {
+wire::PullChunk& WorkerStream::NameChunk(const PullReply& reply, const Extent& extent, wire::ServerItem& item) {
   wire::PullChunk& chunk = *item.mutable_pull();
   chunk.set_id(reply.id.value());
   chunk.set_shard(reply.shard.value());
@@ -344,7 +344,7 @@ wire::PullChunk& Stream::NameChunk(const PullReply& reply, const Extent& extent,
   return chunk;
 }
 
-void Stream::Complete(const PullReply& reply, bool unchanged, wire::PullDone& done) {
+void WorkerStream::Complete(const PullReply& reply, bool unchanged, wire::PullDone& done) {
   done.set_id(reply.id.value());
   done.set_shard(reply.shard.value());
   ToWire(reply.version, *done.mutable_version());

@@ -1,4 +1,4 @@
-#include "ps/service/exchange.h"
+#include "ps/service/sequencer.h"
 
 #include <algorithm>
 #include <chrono>
@@ -24,7 +24,7 @@ std::chrono::system_clock::time_point After(absl::Duration wait) {
 }
 
 // A quorum's deadline is kept to a quarter of itself. Nothing else is in more of a hurry than heartbeats are.
-int TicksPerHeartbeat(const ExchangeOptions& options) {
+int TicksPerHeartbeat(const SequencerOptions& options) {
   constexpr absl::Duration kShortest = absl::Milliseconds(5);
   const absl::Duration deadline = absl::Milliseconds(options.job.consistency().quorum_deadline_ms());
   if (deadline == absl::ZeroDuration()) return 1;
@@ -34,21 +34,21 @@ int TicksPerHeartbeat(const ExchangeOptions& options) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Exchange>> Exchange::Start(ExchangeOptions options, Metrics& metrics,
-                                                          const TimeSource& time) {
-  std::unique_ptr<Exchange> exchange(new Exchange(std::move(options), metrics, time));
-  if (absl::Status status = exchange->Listen(); !status.ok()) return status;
-  return exchange;
+absl::StatusOr<std::unique_ptr<Sequencer>> Sequencer::Start(SequencerOptions options, Metrics& metrics,
+                                                            const TimeSource& time) {
+  std::unique_ptr<Sequencer> sequencer(new Sequencer(std::move(options), metrics, time));
+  if (absl::Status status = sequencer->Listen(); !status.ok()) return status;
+  return sequencer;
 }
 
-Exchange::Exchange(ExchangeOptions options, Metrics& metrics, const TimeSource& time)
+Sequencer::Sequencer(SequencerOptions options, Metrics& metrics, const TimeSource& time)
     : options_(std::move(options)),
       ticks_per_heartbeat_(TicksPerHeartbeat(options_)),
       metrics_(metrics),
       time_(time),
       table_(options_.job, options_.timeouts, metrics_, time_, MakeHooks()) {}
 
-ShardTable::Hooks Exchange::MakeHooks() {
+ShardTable::Hooks Sequencer::MakeHooks() {
   return {.on_unpinned = [flag = unpinned_] { flag->store(true); },
           .on_seeded =
               [this] {
@@ -65,7 +65,7 @@ ShardTable::Hooks Exchange::MakeHooks() {
           .on_backup = [this](const wire::ReplicationSource* source) { replicas_->OnBackup(source); }};
 }
 
-void Exchange::WriteCheckpoint(CheckpointCut cut) {
+void Sequencer::WriteCheckpoint(CheckpointCut cut) {
   if (stopping_) return;
   if (writer_ == nullptr) {
     writer_ = std::make_unique<CheckpointWriter>(
@@ -78,17 +78,17 @@ void Exchange::WriteCheckpoint(CheckpointCut cut) {
   writer_->Write(std::move(cut));
 }
 
-void Exchange::CheckpointHeard(uint64_t checkpoint) {
+void Sequencer::CheckpointHeard(uint64_t checkpoint) {
   mailbox_->Post([this, checkpoint] { table_.cuts().Heard(checkpoint); });
 }
 
-void Exchange::BackupReleased(uint64_t attachment) {
+void Sequencer::BackupReleased(uint64_t attachment) {
   mailbox_->Post([this, attachment] {
     if (table_.log() != nullptr) table_.log()->Released(attachment);
   });
 }
 
-void Exchange::KeepSnapshots(std::vector<StoredShard> stores) {
+void Sequencer::KeepSnapshots(std::vector<StoredShard> stores) {
   if (stopping_) return;
   if (keeper_ != nullptr) return keeper_->Add(std::move(stores));
   SnapshotKeeper::Options options;
@@ -103,7 +103,7 @@ void Exchange::KeepSnapshots(std::vector<StoredShard> stores) {
   keeper_ = std::make_unique<SnapshotKeeper>(std::move(options), std::move(stores), *mailbox_, metrics_, time_);
 }
 
-absl::Status Exchange::Listen() {
+absl::Status Sequencer::Listen() {
   grpc::ServerBuilder builder;
   rpc::SetDataServerArguments(builder);
   // Connections that say nothing must not use up the descriptors, which snapshots and checkpoints need, too.
@@ -142,7 +142,7 @@ absl::Status Exchange::Listen() {
   return absl::OkStatus();
 }
 
-void Exchange::ListenLocally(grpc::ServerBuilder& builder) {
+void Sequencer::ListenLocally(grpc::ServerBuilder& builder) {
   const std::string host = shm::SocketScope();
   if (host.empty() || options_.job.wire().same_host() == job::Wire::TCP) return;
   const absl::StatusOr<std::string> name = shm::RandomAbstractName();
@@ -153,7 +153,7 @@ void Exchange::ListenLocally(grpc::ServerBuilder& builder) {
   local_.set_socket(*name);
 }
 
-Exchange::~Exchange() {
+Sequencer::~Sequencer() {
   desk_.reset();
   if (thread_.joinable()) {
     mailbox_->Post([this] {
@@ -178,7 +178,7 @@ Exchange::~Exchange() {
   }
 }
 
-void Exchange::StopWriters() {
+void Sequencer::StopWriters() {
   // While the sequencer still answers what the keeper asks it.
   struct Writers {
     std::unique_ptr<SnapshotKeeper> keeper;
@@ -196,7 +196,7 @@ void Exchange::StopWriters() {
   writers->keeper.reset();
 }
 
-absl::Status Exchange::SetIdentity(const ServerIdentity& identity) {
+absl::Status Sequencer::SetIdentity(const ServerIdentity& identity) {
   return mailbox_
       ->Ask<bool>(
           [this, identity] {
@@ -207,11 +207,11 @@ absl::Status Exchange::SetIdentity(const ServerIdentity& identity) {
       .status();
 }
 
-absl::StatusOr<ShardTable::Progress> Exchange::progress() {
+absl::StatusOr<ShardTable::Progress> Sequencer::progress() {
   return mailbox_->Ask<ShardTable::Progress>([this] { return table_.progress(); }, options_.timeouts.heartbeat / 4);
 }
 
-void Exchange::LookForNews() {
+void Sequencer::LookForNews() {
   const wire::ServerProgress now = table_.progress().report;
   if (now.seeded() == seeded_ && now.durable() == durable_) return;
   seeded_ = now.seeded();
@@ -221,7 +221,7 @@ void Exchange::LookForNews() {
 
 // --- The sequencer ----------------------------------------------------------------------------------------------
 
-void Exchange::Run() {
+void Sequencer::Run() {
   void* tag = nullptr;
   bool ok = false;
   while (queue_->Next(&tag, &ok)) {
@@ -233,7 +233,7 @@ void Exchange::Run() {
   }
 }
 
-void Exchange::OnTick() {
+void Sequencer::OnTick() {
   if (draining_) return;
   if (!stopping_) table_.Tick();
   if (++ticks_ >= ticks_per_heartbeat_) {
@@ -243,22 +243,22 @@ void Exchange::OnTick() {
   SetTick();
 }
 
-void Exchange::OnHeartbeat() {
+void Sequencer::OnHeartbeat() {
   if (!stopping_) {
     EndSilentStreams();
   } else if (time_.Now() >= cut_at_) {
     rpc::CutConnectionsFrom({static_cast<uint16_t>(port_), local_.socket()});
   }
-  for (Stream* stream : streams_) stream->Tick();
+  for (WorkerStream* stream : streams_) stream->Tick();
   replicas_->Tick();
   metrics_.streams.Set(static_cast<double>(streams_.size()));
 }
 
-void Exchange::SetTick() {
+void Sequencer::SetTick() {
   tick_.Set(queue_.get(), After(options_.timeouts.heartbeat / ticks_per_heartbeat_), static_cast<Event*>(&tick_event_));
 }
 
-void Exchange::Stop(const wire::StopRequest& request) {
+void Sequencer::Stop(const wire::StopRequest& request) {
   if (request.remove_snapshots() && keeper_ != nullptr) keeper_->RemoveAtEnd();
   EndStreams(absl::UnavailableError(absl::StrCat("the server is stopping: ", request.reason())));
   if (options_.on_stop != nullptr) options_.on_stop(request.reason());
@@ -266,13 +266,13 @@ void Exchange::Stop(const wire::StopRequest& request) {
 
 // --- Streams ----------------------------------------------------------------------------------------------------
 
-void Exchange::AwaitStream() {
-  auto* stream = new Stream(*this, table_, metrics_);  // deleted in Finished()
+void Sequencer::AwaitStream() {
+  auto* stream = new WorkerStream(*this, table_, metrics_);  // deleted in Finished()
   awaiting_ = true;
   stream->Request(service_, queue_.get());
 }
 
-absl::Status Exchange::Accepted(Stream& stream) {
+absl::Status Sequencer::Accepted(WorkerStream& stream) {
   streams_.insert(&stream);
   awaiting_ = false;
   stream.accepted_at = time_.Now();
@@ -286,13 +286,13 @@ absl::Status Exchange::Accepted(Stream& stream) {
   return absl::OkStatus();
 }
 
-void Exchange::Finished(Stream& stream) {
+void Sequencer::Finished(WorkerStream& stream) {
   if (streams_.erase(&stream) == 0) awaiting_ = false;
   delete &stream;
 }
 
 // Frames that take long to parse get one part in kParts of the sequencer's time, those of all streams together.
-absl::Duration Exchange::WaitForTurn(absl::Duration cost) {
+absl::Duration Sequencer::WaitForTurn(absl::Duration cost) {
   constexpr int kParts = 20;
   const absl::Time now = time_.Now();
   const absl::Time turn = std::max(now, turn_at_);
@@ -301,20 +301,20 @@ absl::Duration Exchange::WaitForTurn(absl::Duration cost) {
 }
 
 // A stream without a Hello holds a place that a worker may need.
-void Exchange::EndSilentStreams() {
+void Sequencer::EndSilentStreams() {
   const absl::Time since = time_.Now() - options_.timeouts.worker_dead();
-  std::vector<Stream*> silent;
-  for (Stream* stream : streams_) {
+  std::vector<WorkerStream*> silent;
+  for (WorkerStream* stream : streams_) {
     if (!stream->heard && stream->accepted_at < since) silent.push_back(stream);
   }
-  for (Stream* stream : silent) {
+  for (WorkerStream* stream : silent) {
     stream->End(
         absl::DeadlineExceededError(absl::StrCat("no Hello within ", Readable(options_.timeouts.worker_dead()))));
   }
 }
 
-void Exchange::EndStreams(const absl::Status& status) {
-  for (Stream* stream : std::vector<Stream*>(streams_.begin(), streams_.end())) stream->End(status);
+void Sequencer::EndStreams(const absl::Status& status) {
+  for (WorkerStream* stream : std::vector<WorkerStream*>(streams_.begin(), streams_.end())) stream->End(status);
   replicas_->Close(status);
 }
 
