@@ -1,5 +1,5 @@
-// The codecs' loops over elements, in the CPU's vector instructions. kernels_scalar.h has the same loops in plain C++,
-// the oracle. Both give equal bits, except for the bits inside a NaN.
+// The codecs' loops over elements, in the CPU's vector instructions. tests/common/codec_oracle.h has the same loops in
+// plain C++. Both give equal bits, except for the bits inside a NaN.
 //
 // Encoded values may lie at any alignment. Arrays of one call must not overlap. Every input has a result: a value that
 // cannot be encoded becomes the code of an infinity or NaN, which the receiver refuses.

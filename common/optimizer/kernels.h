@@ -1,5 +1,6 @@
 // The optimizers' loops over elements, in the CPU's vector instructions. The first call chooses the widest compiled
-// instruction set that the CPU has. kernels_scalar.h has the same loops in plain C++, the oracle.
+// instruction set that the CPU has. tests/common/optimizer_oracle.h has the same loops in plain
+// C++.
 //
 // Each element is computed by itself, in float32, without contraction, reciprocals and fast-math. The vector width
 // therefore does not affect the result, and replicas agree to the bit. Only the bits inside a NaN may differ.

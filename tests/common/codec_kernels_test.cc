@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "common/codec/kernels.h"
-#include "common/codec/kernels_scalar.h"
+#include "tests/common/codec_oracle.h"
 #include "tests/each_target.h"
 #include "tests/hard_floats.h"
 

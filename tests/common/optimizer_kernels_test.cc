@@ -8,7 +8,7 @@
 #include <functional>
 #include <vector>
 
-#include "common/optimizer/kernels_scalar.h"
+#include "tests/common/optimizer_oracle.h"
 #include "tests/each_target.h"
 #include "tests/hard_floats.h"
 

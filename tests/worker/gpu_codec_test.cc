@@ -7,8 +7,8 @@
 
 #include "common/codec/encode.h"
 #include "common/codec/kernels.h"
-#include "common/codec/kernels_scalar.h"
 #include "common/codec/topk.h"
+#include "tests/common/codec_oracle.h"
 #include "tests/hard_floats.h"
 #include "tests/worker/gpu_codec_host.h"
 #include "worker/cuda/codec_element.h"

@@ -1,5 +1,5 @@
 // Encodes and decodes one element of each codec. The device's kernels (codec_kernels.cu) and the host's tests compile
-// these same lines. common/codec/kernels_scalar.h is the oracle of both. This file needs no CUDA, no Abseil and no
+// these same lines. tests/common/codec_oracle.h is the oracle of both. This file needs no CUDA, no Abseil and no
 // vector unit.
 //
 // Every float has a result. Compile without contraction (nvcc: --fmad=false): the residual must be rounded twice, as

@@ -10,7 +10,7 @@
 #include "common/codec/kernels.h"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "common/codec/kernels_simd.cc"
+#define HWY_TARGET_INCLUDE "common/codec/kernels.cc"
 #include "hwy/foreach_target.h"  // Must come before highway.h.
 // clang-format sorts within blocks only.
 #include "hwy/highway.h"

@@ -1,4 +1,4 @@
-#include "common/codec/kernels_scalar.h"
+#include "tests/common/codec_oracle.h"
 
 #include <algorithm>
 #include <bit>

@@ -2,7 +2,7 @@
 // again and again); the part under HWY_ONCE picks one of them while the program runs.
 //
 // Multiplications and additions stay apart (no MulAdd), division and square root are the true ones: each lane does
-// what kernels_scalar.cc does, in its order.
+// what tests/common/optimizer_oracle.cc does, in its order.
 #include <algorithm>
 #include <cstring>
 #include <limits>
@@ -10,7 +10,7 @@
 #include "common/optimizer/kernels.h"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "common/optimizer/kernels_simd.cc"
+#define HWY_TARGET_INCLUDE "common/optimizer/kernels.cc"
 #include "hwy/foreach_target.h"  // Must come before highway.h.
 // clang-format sorts within blocks only.
 #include "hwy/highway.h"

@@ -1,4 +1,4 @@
-#include "common/optimizer/kernels_scalar.h"
+#include "tests/common/optimizer_oracle.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,5 @@
-// The kernels of kernels.h, one element at a time. They are the simplest form and define the correct results.
+// The kernels of common/optimizer/kernels.h, one element at a time. They are the simplest form and define the correct
+// results.
 #pragma once
 
 #include <cstddef>
