@@ -1,4 +1,4 @@
-// Commands of `slackline`, as the program lists and runs them. A new one gets a line in cli/program.cc.
+// Commands of `slackline`, as the program lists and runs them. A new one gets a line in cli/main.cc.
 #pragma once
 
 #include <functional>

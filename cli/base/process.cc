@@ -15,16 +15,29 @@
 #include <fstream>
 #include <utility>
 
+#include <nlohmann/json.hpp>
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "cli/base/log_line.h"
 #include "common/clock.h"
+#include "common/json_text.h"
 #include "common/utf8.h"
 
 namespace slackline::cli {
 namespace {
 
 constexpr size_t kLastWordsBytesMax = 4096;
+
+// Returns a line of JSON (output.log_format) as text: "TIME PROCESS LEVEL: MESSAGE". Returns other lines unchanged.
+std::string PlainLogLine(const std::string& line) {
+  if (line.empty() || line.front() != '{') return line;
+  const nlohmann::json fields = ParseJson(line);
+  const auto text = [&](const char* name) {
+    const auto found = fields.find(name);
+    return found != fields.end() && found->is_string() ? found->get<std::string>() : std::string();
+  };
+  if (!fields.is_object() || text("time").empty() || text("level").empty()) return line;
+  return absl::StrCat(text("time"), " ", text("process"), " ", text("level"), ": ", text("message"));
+}
 
 // Closes on destruction.
 class FileDescriptor {

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <thread>
 #include <utility>
 
@@ -13,20 +14,58 @@
 #include "cli/doctor/nodes.h"
 #include "cli/doctor/peer.h"
 #include "cli/doctor/probe_disk.h"
-#include "cli/doctor/probe_job.h"
 #include "cli/doctor/probe_ports.h"
 #include "cli/doctor/probe_system.h"
 #include "cli/run/cluster.h"
+#include "cli/run/device_check.h"
+#include "cli/run/run_checks.h"
 #include "cli/run/run_folder.h"
 #include "common/job/job_file.h"
+#include "common/security/check_credentials.h"
+#include "worker/model/layout.h"
 #include "worker/settings/job_checks.h"
+#include "worker/settings/job_config.h"
 
 namespace slackline::cli::doctor {
 namespace {
 
 namespace fs = std::filesystem;
 
+// Certificates that end within it are a warning.
+constexpr absl::Duration kSoon = absl::Hours(7 * 24);
 constexpr absl::Duration kLinkPatience = absl::Seconds(10);
+
+struct JobProbe {
+  JobTrials facts;
+  // Number of parameters of the model that the job trains on its data; nullopt if it cannot be determined.
+  std::optional<uint64_t> parameters;
+};
+
+absl::Status TryData(const job::Job& job, JobProbe& probe) {
+  if (absl::Status folder = CheckData(job); !folder.ok()) return folder;
+  if (absl::Status weights = CheckWeights(job); !weights.ok()) return weights;
+  const worker::WorkerConfig config = worker::MakeWorkerConfig(job, {"worker-1"}, 1);
+  const absl::StatusOr<images::JobData> data = images::OpenJobData(config.data);
+  if (!data.ok()) return data.status();
+  const absl::StatusOr<worker::ModelSpec> spec = worker::FitModel(config, data->train);
+  if (!spec.ok()) return spec.status();
+  const absl::StatusOr<worker::Layout> layout = worker::MakeLayout(*spec);
+  if (layout.ok()) probe.parameters = layout->elements;
+  return absl::OkStatus();
+}
+
+// Reads all images once.
+JobProbe ProbeJob(const job::Job& job) {
+  JobProbe probe;
+  probe.facts.programs = Programs::CheckAll(job);
+  probe.facts.devices = CheckDevices(job);
+  probe.facts.data = TryData(job, probe);
+  const absl::Time now = absl::Now();
+  probe.facts.credentials = security::CheckCredentials(job, now);
+  probe.facts.credentials_soon = security::CheckCredentials(job, now + kSoon);
+  probe.facts.soon = kSoon;
+  return probe;
+}
 
 std::string RunFolderOf(const DoctorOptions& options, const job::Job& job) {
   if (!options.run_folder.empty()) return options.run_folder;

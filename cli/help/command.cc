@@ -1,5 +1,10 @@
 #include "cli/help/command.h"
 
+#include <signal.h>
+#include <stdio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <memory>
@@ -12,7 +17,6 @@
 #include "cli/base/complain.h"
 #include "cli/base/sibling.h"
 #include "cli/help/completion.h"
-#include "cli/help/pager.h"
 #include "cli/help/plain_text.h"
 #include "cli/help/topics.h"
 #include "common/help.h"
@@ -21,6 +25,27 @@
 
 namespace slackline::cli::help {
 namespace {
+
+// The shell knows the variable, and reads it as a command. -F: a text that fits ends at once; -R: colours pass; -X: it
+// stays.
+constexpr char kPager[] = "LESS=${LESS:-FRX}; export LESS; eval \"${PAGER:-$(command -v less || echo cat)}\"";
+
+// Writes `text` to standard output. On a terminal it goes through the user's pager ($PAGER, or less); if that cannot be
+// started, the text appears without one.
+void Show(const std::string& text) {
+  std::fflush(stdout);
+  FILE* const pager = ::isatty(STDOUT_FILENO) ? ::popen(kPager, "w") : nullptr;
+  if (pager == nullptr) {
+    std::fputs(text.c_str(), stdout);
+    return;
+  }
+  // A reader may leave before the end.
+  ::signal(SIGPIPE, SIG_IGN);
+  std::fputs(text.c_str(), pager);
+  constexpr int kNoProgram = 126;
+  const int status = ::pclose(pager);
+  if (status != -1 && WIFEXITED(status) && WEXITSTATUS(status) >= kNoProgram) std::fputs(text.c_str(), stdout);
+}
 
 std::vector<std::string> Names() {
   std::vector<std::string> names;

@@ -1,4 +1,5 @@
-// Rules about the model: its settings, and what modules and scripts of the user's cannot have.
+// Rules about the model and how it learns: its settings, what modules and scripts of the user's cannot have, images with
+// objects (data.format: coco), and training without labels.
 #pragma once
 
 #include <string>
@@ -9,7 +10,9 @@
 
 namespace slackline::job_file {
 
-// Checks the rules and adds what is wrong to `mistakes`, as CheckRules() does.
+// Parts of CheckRules(), with the same parameters.
 void CheckModelRules(const job::Job& job, const std::string& name, const Origins& origins, Mistakes& mistakes);
+void CheckCocoRules(const job::Job& job, const std::string& name, const Origins& origins, Mistakes& mistakes);
+void CheckSelfSupervisedRules(const job::Job& job, const std::string& name, const Origins& origins, Mistakes& mistakes);
 
 }  // namespace slackline::job_file

@@ -1,13 +1,17 @@
 #include "common/job/reader.h"
 
+#include <algorithm>
 #include <functional>
+#include <vector>
 
+#include <google/protobuf/descriptor.h>
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
-#include "common/job/suggest.h"
 #include "common/job/value.h"
+#include "common/nearest_word.h"
 
 namespace slackline::job_file {
 namespace {
@@ -17,6 +21,38 @@ using ::google::protobuf::FieldDescriptor;
 using ::google::protobuf::Message;
 
 constexpr size_t kListItemsMax = 1024;
+
+// Full key of the first field called `name` anywhere below `section`.
+std::string FindElsewhere(const std::string& name, const Descriptor& section, const std::string& prefix) {
+  for (int i = 0; i < section.field_count(); ++i) {
+    const FieldDescriptor& field = *section.field(i);
+    const std::string key = absl::StrCat(prefix, field.name());
+    if (field.name() == name) return key;
+    if (field.message_type() == nullptr || field.is_map()) continue;
+    const std::string below =
+        FindElsewhere(name, *field.message_type(), absl::StrCat(key, field.is_repeated() ? "[]." : "."));
+    if (!below.empty()) return below;
+  }
+  return "";
+}
+
+// Returns the full key that `name`, unknown in `section`, was most likely meant to be: a similar key of that section,
+// or the same name in another section of `root`. Returns an empty text if there is no similar key.
+//   prefix  full key of the section with a dot at its end, or empty for the root
+std::string NearestKey(const std::string& name, const Descriptor& section, const std::string& prefix,
+                       const Descriptor& root) {
+  std::vector<std::string> known;
+  for (int i = 0; i < section.field_count(); ++i) known.emplace_back(section.field(i)->name());
+  size_t letters = 0;
+  const std::string nearest = NearestWord(name, known, &letters);
+  if (nearest.empty() || letters > 1) {
+    std::string wanted = absl::AsciiStrToLower(name);
+    std::replace(wanted.begin(), wanted.end(), '-', '_');
+    const std::string elsewhere = FindElsewhere(wanted, root, "");
+    if (!elsewhere.empty()) return elsewhere;
+  }
+  return nearest.empty() ? "" : prefix + nearest;
+}
 
 std::string KnownKeys(const Descriptor& section) {
   std::string keys;

@@ -1,4 +1,4 @@
-// The entries of data_format.cc, each in a file of its own, and what tests see of them.
+// The entries of data_format.cc, and what tests see of them.
 #pragma once
 
 #include "images/coco/coco_data.h"

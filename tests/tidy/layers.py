@@ -56,7 +56,7 @@ ALLOWED = {
     "cuda": ["worker/cuda/.*", "tests/worker/gpu_.*", "tests/worker/played/.*", "bench/gpu_.*"],
     "grpc": [
         "common/rpc/.*", "common/security/(guard|security)\\.(h|cc)", "tests/.*", "bench/.*", "cli/.*",
-        "ps/service/.*", "ps/program\\.cc", "worker/(client|scheduler_link)/.*", "scheduler/service/.*", "scheduler/program\\.cc",
+        "ps/service/.*", "ps/main\\.cc", "worker/(client|scheduler_link)/.*", "scheduler/service/.*", "scheduler/main\\.cc",
     ],
     "yaml-cpp": ["common/job/.*"],
     "spdlog": ["common/logging\\.cc"],
@@ -72,12 +72,12 @@ ALLOWED = {
     "openssl": ["common/security/.*"],
     "nlohmann": [
         "common/json_text\\.(h|cc)", "common/checkpoint/shard_file\\.cc",
-        "cli/(base/log_line|commands/runs|doctor/report|prepare/(output|prepare|shard_maker)|run/(not_started|page_status|run_end|run_folder|script)|slurm/meeting)\\.cc",
+        "cli/(base/process|commands/runs|doctor/report|prepare/(output|prepare|shard_maker)|run/(not_started|page_status|run_end|run_folder|script)|slurm/meeting)\\.cc",
         "images/(coco/annotations|prepared/prepared_index)\\.cc",
         "scheduler/(base/message_json|record/run_summary|service/scrape_targets)\\.cc",
         "worker/(base/trace|evaluation/evaluator|model/weights/(load_weights|safetensors))\\.cc", "tests/.*",
     ],
-    "cli11": ["cli/.*", "common/help\\.cc", "ps/program\\.cc", "worker/main\\.cc", "scheduler/options\\.cc", "simulator/main\\.cc", "bench/.*"],
+    "cli11": ["cli/.*", "common/help\\.cc", "ps/main\\.cc", "worker/main\\.cc", "scheduler/options\\.cc", "simulator/main\\.cc", "bench/.*"],
     # Its vectors stay in the files of kernels; a test goes through the instruction sets.
     "highway": ["common/(codec|optimizer)/kernels\\.cc", "tests/each_target\\.h"],
     "python": ["python/src/.*"],

@@ -45,7 +45,7 @@ SchedulerProcess::SchedulerProcess(Scene& scene, std::string its_address)
       scene_.violated(
           absl::StrCat("the scheduler does not go on from what it saved: ", std::string(restored.message())));
     }
-    // The scheduler saves at once, like scheduler/program.cc: its successor must not give the same numbers again.
+    // The scheduler saves at once, like scheduler/main.cc: its successor must not give the same numbers again.
     scene_.saved = controller_.Save(Wall(scene_));
   }
   Tick();
