@@ -2,25 +2,36 @@
 """The GPU kit's runner on CPUs: everything that needs no GPU passes, and what needs one is skipped and says why."""
 
 import argparse
+import importlib.machinery
 import importlib.util
 import json
 import pathlib
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import unittest
 
 OPTIONS = argparse.Namespace()
-PASS = {"machine", "script_weights", "fashion", "resnet50", "timeline"}
+sys.dont_write_bytecode = True
+# Reasons of the checks that need a device.
 SKIP = {"gpu_tests": "this kit has no worker_gpu_device_test", "kernels": "this kit has no gpu_codec_bench",
-        "memcheck": "there is no"}
+        "graphs": "there is no GPU", "pinned": "there is no GPU", "memcheck": "there is no", "racecheck": "there is no"}
+
+
+def results_page():
+    """The module scripts/make_gpu_results."""
+    loader = importlib.machinery.SourceFileLoader("make_gpu_results", str(OPTIONS.source / "scripts/make_gpu_results"))
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))
+    loader.exec_module(module)
+    return module
 
 
 def make_kit(folder):
     """As scripts/gpu_kit packs it, of what a build for CPUs has."""
     bench = OPTIONS.source / "bench"
-    for file in [*bench.glob("gpu/*.py"), bench / "race_plain_loop.py"]:
+    for file in [*bench.glob("gpu/*.py"), bench / "race_plain_loop.py", OPTIONS.source / "tests/worker/twin_networks.py"]:
         shutil.copy(file, folder)
     (folder / "bin").mkdir()
     for program in ("slackline", "slackline-scheduler", "slackline-ps", "slackline-worker"):
@@ -47,53 +58,125 @@ esac
 """
 
 
-class GpuKit(unittest.TestCase):
+class Kit(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.kit = pathlib.Path(folder.name)
+        make_kit(self.kit)
+
+    def run_kit(self, *arguments, timeout_s=280):
+        return subprocess.run([sys.executable, str(self.kit / "kit.py"), *arguments], capture_output=True, text=True, timeout=timeout_s)
+
+    def run_checks(self, *names, device="cpu"):
+        """Returns the exit code, the figures by check and part, and the last line of each check."""
+        only = [part for name in names for part in ("--only", name)]
+        ran = self.run_kit("--device", device, "--out", str(self.kit / "out"), *only)
+        self.assertIn(ran.returncode, (0, 1), ran.stdout + ran.stderr)
+        return ran.returncode, *results_page().read((self.kit / "out/results.jsonl").read_text())
+
+    def check_passes(self, name):
+        code, figures, ends = self.run_checks(name)
+        self.assertEqual((code, ends[name]["state"]), (0, "passed"), json.dumps([ends, figures], indent=1))
+        page = results_page().page((self.kit / "out/results.jsonl").read_text())
+        self.assertIn(f"| `{name}` | passed |", page)
+        return figures[name]
+
+
+class Runner(Kit):
     def test_a_test_that_fails_costs_no_other_result(self):
-        with tempfile.TemporaryDirectory() as name:
-            folder = pathlib.Path(name)
-            make_kit(folder)
-            program = folder / "bin/worker_gpu_device_test"
-            program.write_text(TESTS)
-            program.chmod(0o755)
-            ran = self.run_kit(folder, "--out", str(folder / "out"), "--only", "gpu_tests")
-            self.assertEqual(ran.returncode, 1, ran.stdout + ran.stderr)
-            said = json.loads(json.loads((folder / "out/results.jsonl").read_text())["reason"].split(": ", 1)[1])
-            self.assertEqual(said["passed"], ["GpuKernels.GiveTheOraclesBits"])
-            self.assertEqual(list(said["failed"]), ["GpuModel.HasTheGradientOfACpu/resnet34"])
-            self.assertIn("it differs", said["failed"]["GpuModel.HasTheGradientOfACpu/resnet34"])
+        program = self.kit / "bin/worker_gpu_device_test"
+        program.write_text(TESTS)
+        program.chmod(0o755)
+        code, figures, ends = self.run_checks("gpu_tests", device="cuda:0")
+        self.assertEqual((code, ends["gpu_tests"]["state"]), (1, "failed"))
+        said = figures["gpu_tests"]
+        self.assertEqual(said["GpuKernels.GiveTheOraclesBits"], "passed")
+        self.assertIn("it differs", said["GpuModel.HasTheGradientOfACpu/resnet34"])
+        self.assertIn("GpuModel.HasTheGradientOfACpu/resnet34", ends["gpu_tests"]["reason"])
 
-    def run_kit(self, folder, *arguments):
-        return subprocess.run([sys.executable, str(folder / "kit.py"), *arguments], capture_output=True, text=True, timeout=280)
-
-    def test_all_but_the_gpu(self):
-        with tempfile.TemporaryDirectory() as name:
-            folder = pathlib.Path(name)
-            make_kit(folder)
-            only = [part for check in [*PASS, *SKIP] for part in ("--only", check)]
-            ran = self.run_kit(folder, "--device", "cpu", "--out", str(folder / "out"), *only)
-            lines = (folder / "out/results.jsonl").read_text().splitlines()
-            results = {result["check"]: result for result in map(json.loads, lines)}
-            self.assertEqual(ran.returncode, 0, ran.stdout + ran.stderr)
-            self.assertEqual({check for check, result in results.items() if result["state"] == "passed"}, PASS)
-            for check, reason in SKIP.items():
-                self.assertEqual(results[check]["state"], "skipped")
-                self.assertIn(reason, results[check]["reason"])
-            self.assertGreater(results["resnet50"]["figures"]["script, window 2"]["samples_per_second"], 0)
-            self.assertLess(results["script_weights"]["figures"]["worst"], 1e-4)
+    def test_what_needs_a_device_is_skipped_and_says_why(self):
+        code, figures, ends = self.run_checks("machine", *SKIP)
+        self.assertEqual((code, ends.pop("machine")["state"]), (0, "passed"))
+        self.assertEqual(figures["machine"]["facts"]["slackline"], "a test")
+        for check, end in ends.items():
+            self.assertEqual(end["state"], "skipped", end)
+            self.assertIn(SKIP[check], end["reason"])
 
     def test_a_check_that_fails_or_is_unknown(self):
-        with tempfile.TemporaryDirectory() as name:
-            folder = pathlib.Path(name)
-            make_kit(folder)
-            unknown = self.run_kit(folder, "--only", "nothing")
-            self.assertEqual(unknown.returncode, 2)
-            self.assertIn("allowed are machine, gpu_tests", unknown.stderr)
-            shutil.rmtree(folder / "images")
-            ran = self.run_kit(folder, "--device", "cpu", "--out", str(folder / "out"), "--only", "fashion")
-            self.assertEqual(ran.returncode, 1, ran.stdout)
-            result = json.loads((folder / "out/results.jsonl").read_text())
-            self.assertEqual(result["state"], "failed")
-            self.assertIn("images", result["reason"])
+        unknown = self.run_kit("--only", "nothing")
+        self.assertEqual(unknown.returncode, 2)
+        self.assertIn("allowed are machine, gpu_tests", unknown.stderr)
+        shutil.rmtree(self.kit / "images")
+        code, figures, ends = self.run_checks("settings")
+        self.assertEqual((code, ends["settings"]["state"]), (1, "failed"))
+        self.assertIn("images", figures["settings"]["float32"])
+
+    def test_checks_that_do_not_fit_into_the_time_are_skipped(self):
+        ran = self.run_kit("--device", "cpu", "--out", str(self.kit / "out"), "--seconds", "1")
+        ends = results_page().read((self.kit / "out/results.jsonl").read_text())[1]
+        self.assertEqual(ran.returncode, 0)
+        self.assertEqual({end.get("reason") for end in ends.values()}, {"too little time was left"})
+        self.assertEqual(list(ends)[:4], ["machine", "gpu_tests", "gradients", "resnet50"])
+
+    def test_figures_of_a_check_that_was_cut_off_are_on_the_page(self):
+        out = self.kit / "out"
+        child = subprocess.Popen([sys.executable, str(self.kit / "kit.py"), "--device", "cpu", "--out", str(out), "--only", "resnet50"],
+                                 stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        self.addCleanup(child.stdout.close)
+        self.assertIn('"part": "plain"', child.stdout.readline())
+        child.send_signal(signal.SIGTERM)
+        child.wait(timeout=60)
+        page = results_page().page((out / "results.jsonl").read_text())
+        self.assertIn("| `resnet50` | cut off |", page)
+        self.assertIn("| ResNet-50 | plain PyTorch |", page)
+
+
+class Checks(Kit):
+    def test_gradients(self):
+        for kind, figure in self.check_passes("gradients").items():
+            with self.subTest(kind):
+                self.assertLess(figure["worker"]["relative"], 1e-5)
+
+    def test_weights_of_scripts(self):
+        figures = self.check_passes("script_weights")
+        self.assertEqual(len(figures), 4)
+        self.assertLess(figures["float32"]["worst"], 1e-4)
+        # Two of the steps overflow.
+        self.assertEqual({name: figure["pushes"] for name, figure in figures.items() if figure["pushes"] != 32},
+                         {"GradScaler with overflows": 30})
+
+    def test_wrappers(self):
+        self.assertEqual(self.check_passes("wrappers")["torch.compile"], "accepted")
+
+
+class Training(Kit):
+    def test_speed(self):
+        figures = self.check_passes("resnet50")
+        self.assertEqual(figures["worker, window 2"]["bar"], 0.97)
+        self.assertGreater(figures["script, window 2"]["samples_per_second"], 0)
+        self.assertGreater(figures["worker, window 2"]["host_bytes"]["slackline-worker"], 1e7)
+
+    def test_timeline(self):
+        figures = self.check_passes("timeline")
+        self.assertGreater(figures["script"]["backward_ms"], 0)
+        self.assertGreater(figures["worker"]["push shard_ms"], 0)
+
+    def test_stages(self):
+        self.assertGreater(self.check_passes("stages")["two stages"]["samples_per_second"], 0)
+
+    def test_several_scripts(self):
+        figures = self.check_passes("two_scripts")
+        self.assertEqual([name for name, figure in figures.items() if figure["samples_per_second"] > 0],
+                         ["one script", "two scripts", "node group of two"])
+
+    def test_local_rounds(self):
+        figures = self.check_passes("local_gpt")
+        self.assertEqual(figures["pushed_bytes_without_rounds"], 16 * figures["pushed_bytes"])
+
+    @unittest.skipUnless(importlib.util.find_spec("transformers") and importlib.util.find_spec("accelerate"), "no transformers")
+    def test_trainer(self):
+        self.assertGreater(self.check_passes("hf_trainer")["Trainer, window 2"]["ratio"], 0)
 
 
 if __name__ == "__main__":
