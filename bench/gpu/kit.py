@@ -56,8 +56,8 @@ def describe(context: Context) -> None:
 
 CHECKS = (
     Check("machine", 10, describe, "card, driver, versions"),
-    Check("gpu_tests", 20, kit_correct.gpu_tests, "tests of worker/cuda: kernels, groups, gradients against the CPU"),
-    Check("gradients", 40, kit_correct.gradients, "gradients of each kind of model against the CPU and plain PyTorch"),
+    Check("gpu_tests", 25, kit_correct.gpu_tests, "tests of worker/cuda: kernels, groups, gradients against the CPU"),
+    Check("gradients", 45, kit_correct.gradients, "gradients of each kind of model against the CPU and plain PyTorch"),
     Check("resnet50", 75, kit_speed.throughput("resnet50", 2), "ResNet-50, bf16: worker, script and plain PyTorch; energy, memory"),
     Check("vit_base", 70, kit_speed.throughput("vit_base", 2), "ViT-base, bf16: the same"),
     Check("hf_trainer", 45, kit_speed.hf_trainer, "ViT-base in Hugging Face's Trainer, with and without Slackline"),
@@ -67,7 +67,7 @@ CHECKS = (
     Check("wrappers", 20, kit_correct.wrappers, "FSDP, DDP and torch.compile around a model"),
     Check("graphs", 60, kit_speed.graphs, "CUDA graphs on and off"),
     Check("pinned", 60, kit_speed.pinned, "pinned against pageable memory"),
-    Check("stages", 50, kit_speed.stages, "two stages on one GPU"),
+    Check("stages", 50, kit_speed.stages, "two stages on two GPUs"),
     Check("two_scripts", 75, kit_speed.two_scripts, "two scripts on one GPU, and as a node group"),
     Check("local_gpt", 90, kit_speed.local_gpt, "a GPT of a billion parameters with local rounds: bytes and stall"),
     Check("settings", 30, kit_correct.settings, "networks learn with each precision, encoding, ..."),

@@ -57,6 +57,13 @@ class Context:
                 file.write(text + "\n")
             print(text[:2500], flush=True)
 
+    def gpus(self) -> int:
+        """Number of GPUs that the driver shows."""
+        if not shutil.which("nvidia-smi"):
+            return 1
+        said = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=PROBE_S).stdout
+        return sum(line.startswith("GPU ") for line in said.splitlines())
+
     def need_gpu(self) -> None:
         if not self.has_gpu:
             raise Skip("there is no GPU")

@@ -182,17 +182,22 @@ def pinned(context: Context) -> None:
 
 
 def stages(context: Context) -> None:
-    """A model in two stages on one device, beside the whole model there."""
+    """A model in two stages on two devices, beside the whole model on one."""
+    second = "cpu"
+    if context.has_gpu:
+        second = "cuda:1"
+        if context.gpus() < 2:
+            raise Skip("there is one GPU, and a job names each once; of gpu_tests, StagesHaveTheGradientsOfACpu has two stages there")
     parts = Parts(context)
     settings = {"wire.window": 2, "worker.cudnn_benchmark": None}
     parts.measure("one stage", lambda: by_worker(context, "vit_base", "stages-1", settings))
     parts.measure("two stages", lambda: by_worker(context, "vit_base", "stages-2", {
-        **settings, "worker.stages": 2, "worker.devices": f"[{context.device}, {context.device}]"}))
+        **settings, "worker.stages": 2, "worker.devices": f"[{context.device}, {second}]"}))
     parts.end()
 
 
 def two_scripts(context: Context) -> None:
-    """Two scripts on one device: each a worker of its own, and both as one node group."""
+    """Two scripts on one device, or on one each: each a worker of its own, and both as one node group."""
     context.need_package()
     parts = Parts(context)
     name = "two-scripts"
