@@ -13,6 +13,7 @@
 #include "cli/commands/shared_options.h"
 #include "cli/run/cluster.h"
 #include "cli/run/run_checks.h"
+#include "cli/run/tracking.h"
 #include "common/help.h"
 #include "common/http/http_address.h"
 #include "common/job/job_file.h"
@@ -57,6 +58,7 @@ std::string WhyNotHere(const job::Job& job, const std::string& purpose) {
   std::vector<absl::Status> found = CheckHere(job, purpose == "simulate" ? Purpose::kSimulate : Purpose::kTrain);
   if (purpose == "train") {
     found.push_back(CheckWorkers({}, job));
+    found.push_back(CheckTrackers(job, {}));
     found.push_back(Programs::BesideThisProgram(job).status());
   }
   std::string lines;

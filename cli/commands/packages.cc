@@ -6,48 +6,30 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <filesystem>
 #include <memory>
 #include <string>
-#include <system_error>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "cli/base/complain.h"
+#include "cli/base/python_package.h"
 #include "cli/base/sibling.h"
 
 namespace slackline::cli {
 namespace {
 
-namespace fs = std::filesystem;
-
-// Returns the interpreter of the environment `venv` beside the packages, if that exists, else python3.
-std::string Interpreter(const fs::path& shared) {
-  const fs::path own = shared / "venv" / "bin" / "python";
-  return ::access(own.c_str(), X_OK) == 0 ? own.string() : "python3";
-}
-
-// Replaces this process with the Python package; returns only on failure, with the exit code. The package lies in
-// ../share/slackline/python, relative to the folder of this program. A build folder has links there. `python`: a path
-// or a name on PATH; empty for Interpreter().
+// Replaces this process with the Python package; returns only on failure, with the exit code. `python` is that of
+// PackageCommand().
 int RunPackage(const char* package, const std::string& python, const std::vector<std::string>& arguments) {
-  std::error_code error;
-  const fs::path program = fs::read_symlink("/proc/self/exe", error);
-  if (error) {
-    std::fprintf(stderr, "slackline: cannot tell where this program is: /proc/self/exe is not readable\n");
+  absl::StatusOr<std::vector<std::string>> command = PackageCommand(package, python);
+  if (!command.ok()) {
+    std::fprintf(stderr, "slackline: %s\n", std::string(command.status().message()).c_str());
     return kExitFailed;
   }
-  const fs::path shared = program.parent_path().parent_path() / "share" / "slackline";
-  const fs::path folder = shared / "python" / package;
-  if (!fs::exists(folder / "__main__.py", error)) {
-    std::fprintf(stderr, "slackline: there is no Python package %s; install all of Slackline under one prefix\n",
-                 folder.c_str());
-    return kExitFailed;
-  }
-  std::vector<std::string> command = {python.empty() ? Interpreter(shared) : python, folder, "--slackline", program};
-  command.insert(command.end(), arguments.begin(), arguments.end());
+  command->insert(command->end(), arguments.begin(), arguments.end());
   std::vector<char*> words;
-  for (std::string& word : command) words.push_back(word.data());
+  for (std::string& word : *command) words.push_back(word.data());
   words.push_back(nullptr);
   ::execvp(words[0], words.data());
   std::fprintf(stderr, "slackline: cannot start the Python interpreter '%s': %s; name one with --python\n", words[0],

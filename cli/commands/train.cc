@@ -21,6 +21,7 @@
 #include "cli/run/run_folder.h"
 #include "cli/run/run_lock.h"
 #include "cli/run/script.h"
+#include "cli/run/tracking.h"
 #include "common/checkpoint/folder.h"
 #include "common/folder_name.h"
 #include "common/help.h"
@@ -138,6 +139,7 @@ int Train(const TrainOptions& options) {
   if (absl::Status status = CheckData(job); !status.ok()) return Complain(status);
   if (absl::Status status = CheckWeights(job); !status.ok()) return Complain(status);
   if (absl::Status status = CheckNetwork(job); !status.ok()) return ComplainOfWrongUse(status);
+  if (absl::Status status = CheckTrackers(job, options.script); !status.ok()) return Fail(status);
   const absl::StatusOr<security::Security> security = OpenSecurity(job);
   if (!security.ok()) return ComplainOfWrongUse(security.status());
   absl::StatusOr<Programs> programs = Programs::BesideThisProgram(job);
@@ -158,8 +160,12 @@ int Train(const TrainOptions& options) {
   const RunOptions run{.start = StartTextOf(options.program, options.script, options.job_file, options.overrides),
                        .quiet = options.quiet,
                        .has_scripts = !options.script.empty(),
-                       .resume = absl::StrCat(options.program, " resume")};
-  return Run(run, job, *folder, signals, cluster).Execute();
+                       .resume = absl::StrCat(options.program, " resume"),
+                       .command = options.script.empty() ? "`slackline train`" : "`slackline launch`"};
+  Run only(run, job, *folder, signals, cluster);
+  const int code = only.Execute();
+  if (only.begun()) TrackRun(job, options.script, *folder, signals);
+  return code;
 }
 
 int Resume(const ResumeOptions& options) {
@@ -177,6 +183,7 @@ int Resume(const ResumeOptions& options) {
   if (absl::Status status = worker::CheckJob(job); !status.ok()) return ComplainOfWrongUse(status);
   if (absl::Status status = CheckData(job); !status.ok()) return Complain(status);
   if (absl::Status status = CheckNetwork(job); !status.ok()) return ComplainOfWrongUse(status);
+  if (absl::Status status = CheckTrackers(job, options.script); !status.ok()) return Fail(status);
   const absl::StatusOr<security::Security> security = OpenSecurity(job);
   if (!security.ok()) return ComplainOfWrongUse(security.status());
   const absl::StatusOr<job::Job> before = ReadJobFile(run / "job.yaml", {});
@@ -221,11 +228,15 @@ int Resume(const ResumeOptions& options) {
                          .quiet = options.quiet,
                          .has_scripts = !options.script.empty(),
                          .resume = absl::StrCat(options.program, " resume"),
-                         .resume_settings = options.overrides};
+                         .resume_settings = options.overrides,
+                         .command = "`slackline resume`"};
   Run next(again, job, *folder, signals, cluster);
   const int code = next.Execute();
   // What could not go on leaves the run as it was.
-  if (next.begun()) return code;
+  if (next.begun()) {
+    TrackRun(job, options.script, *folder, signals);
+    return code;
+  }
   if (absl::Status status = folder->WriteJob(ToYaml(Resolve(*before))); !status.ok()) return Fail(status);
   return code;
 }

@@ -109,6 +109,11 @@ std::string ScriptIn(const std::vector<std::string>& command) {
   return at < command.size() ? command[at] : "";
 }
 
+std::string InterpreterIn(const std::vector<std::string>& command) {
+  const size_t at = PlaceOfScript(command);
+  return at < command.size() ? command[at - 1] : "";
+}
+
 absl::StatusOr<job::Job> ReadJobOfWorkers(const std::vector<std::string>& script, const std::string& job_file,
                                           std::vector<std::string>& overrides) {
   absl::StatusOr<job::Job> job = ReadJobFile(job_file, overrides);

@@ -23,6 +23,7 @@
 #include "cli/run/run_checks.h"
 #include "cli/run/run_folder.h"
 #include "cli/run/run_lock.h"
+#include "cli/run/tracking.h"
 #include "cli/slurm/allocation.h"
 #include "cli/slurm/meeting.h"
 #include "cli/slurm/node_cluster.h"
@@ -68,6 +69,8 @@ class Attempt {
     if (done_) return kExitDone;
     if (absl::Status status = CheckWorkers(script_, job_); !status.ok()) return Complain(status);
     if (absl::Status status = worker::CheckJob(job_); !status.ok()) return Complain(status);
+    // A run that has waited in the queue is worth more than its trackers, which can get it later.
+    if (absl::Status status = CheckTrackers(job_, script_); !status.ok()) log::Warning(std::string(status.message()));
     if (absl::Status status = KeepScript(script_, folder_path_); !status.ok()) return Fail(status);
     if (absl::Status status = CheckData(job_); !status.ok()) return Complain(status);
     absl::StatusOr<Programs> programs = Programs::BesideThisProgram(job_);
@@ -319,7 +322,9 @@ class Attempt {
     run_options.leave = [&](std::optional<int> signal) { return ReasonToLeave(signal, meeting, limit); };
     Run run(run_options, job_, *folder, signals_, cluster);
     const int code = run.Execute();
-    return run.left() ? GoToQueue(run, meeting) : code;
+    if (run.left()) return GoToQueue(run, meeting);
+    if (run.begun()) TrackRun(job_, script_, *folder, signals_);
+    return code;
   }
 
   // Nodes may be one machine.

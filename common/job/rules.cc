@@ -367,6 +367,10 @@ class Rules : private RuleBook {
     if (!targets.empty() && targets.front() != '/') {
       Refuse("output.targets_folder", absl::StrCat("'", absl::Utf8SafeCEscape(targets), "'"), "an absolute path");
     }
+    if (!job.output().tensorboard()) {
+      NeedsOther(job.output(), "output.trackers", "output.tensorboard: true, whose event files have the curves",
+                 "false");
+    }
     Listen(job.network());
   }
 

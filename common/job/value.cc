@@ -282,7 +282,8 @@ std::string ScalarText(const Message& message, const FieldDescriptor& field, int
     case FieldDescriptor::CPPTYPE_DOUBLE:
       return NumberText(reflection.GetDouble(message, &field));
     case FieldDescriptor::CPPTYPE_ENUM:
-      return EnumName(*field.enum_type()->FindValueByNumber(reflection.GetEnumValue(message, &field)));
+      return EnumName(*field.enum_type()->FindValueByNumber(
+          item ? reflection.GetRepeatedEnumValue(message, &field, index) : reflection.GetEnumValue(message, &field)));
     case FieldDescriptor::CPPTYPE_STRING:
       return Quoted(item ? reflection.GetRepeatedString(message, &field, index)
                          : reflection.GetString(message, &field));

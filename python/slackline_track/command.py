@@ -26,7 +26,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
              "model as tags. The command reads the run folder only, so it works beside a run and after it. A repeated call adds what "
              "is missing. More: slackline help trackers.",
         examples=["slackline track runs/first --wandb --follow", "slackline track runs/first --mlflow --mlflow-uri http://127.0.0.1:5000"])
-    parser.argument("run", type=Path, metavar="RUN", help="Run folder.")
+    parser.argument("run", type=Path, nargs="?", metavar="RUN", help="Run folder.")
     most_used = parser.add_argument_group("Most used options")
     most_used.add_argument("--wandb", action="store_true", help="Write an offline run of wandb below --folder.")
     most_used.add_argument("--mlflow", action="store_true", help="Write a run of MLflow into mlflow.db below --folder.")
@@ -37,8 +37,13 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     others.add_argument("--project", default="slackline", metavar="NAME",
                         help="Project of wandb, and experiment of MLflow. Default: slackline.")
     others.add_argument("--mlflow-uri", metavar="URI", help="Tracking server or store of MLflow. Default: mlflow.db below --folder.")
+    # For `slackline train`, before a run: looks for the packages only.
+    others.add_argument("--check", action="store_true", help=argparse.SUPPRESS)
     parser.finish()
-    return parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
+    if options.run is None and not options.check:
+        parser.error("the following arguments are required: RUN")
+    return options
 
 
 def missing(options: argparse.Namespace) -> str:
@@ -49,7 +54,7 @@ def missing(options: argparse.Namespace) -> str:
         return ""
     return (f"the Python interpreter {sys.executable} has no module {', '.join(lacking)}.\n"
             f"Install with: {sys.executable} -m pip install {' '.join(PACKAGES[name] for name in lacking)}\n"
-            "or name another interpreter with --python.")
+            + ("or leave it out of output.trackers." if options.check else "or name another interpreter with --python."))
 
 
 def track(options: argparse.Namespace) -> int:
@@ -86,8 +91,8 @@ def track(options: argparse.Namespace) -> int:
             failure = "stopped; call the command again for the rest"
             break
     for tracker in trackers:
-        tracker.end(summary or {})
-        print(tracker.advice())
+        tracker.end(summary or run.end() or {})
+        print(tracker.advice(), flush=True)
     if failure:
         print(f"slackline track: {failure}", file=sys.stderr)
     return 1 if failure else 0
@@ -101,7 +106,11 @@ def main(arguments: Sequence[str]) -> int:
     if options.mlflow_uri and not options.mlflow:
         print("slackline track: found --mlflow-uri without --mlflow; allowed is both or neither", file=sys.stderr)
         return 2
-    if lacking := missing(options):
+    lacking = missing(options)
+    if options.check:
+        print(lacking, end="")
+        return 1 if lacking else 0
+    if lacking:
         print(f"slackline track: {lacking}", file=sys.stderr)
         return 2
     from slackline_experiment.document import Wrong

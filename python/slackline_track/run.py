@@ -3,11 +3,16 @@
 import fcntl
 import hashlib
 import json
+import re
 from pathlib import Path
 from typing import IO, Any, Mapping, Optional
 
 from slackline_experiment.document import Wrong, flattened, load
 from slackline_track.events import EventReader, Point
+
+# Events of the scheduler, behind their times (cli/run/run_end.cc reads them, too).
+END = re.compile(r"the job is (?P<state>done|failed|stopped)(?:: (?P<reason>.*))?")
+GOES_ON = ("goes on from checkpoint ", "the scheduler goes on ")
 
 
 def numbers(value: Any, key: str = "summary") -> dict[str, float]:
@@ -70,17 +75,33 @@ class TrackedRun:
         return self._events.read()
 
     def summary(self) -> Optional[dict[str, Any]]:
-        """None until the run has ended. A resumed run has a summary of its earlier part, which is older than its job.yaml."""
-        file = self.folder / "summary.json"
+        """None until the run has ended and its summary is written. A resumed run may have that of its earlier part."""
+        end, file = self.end(), self.folder / "summary.json"
+        if end is None:
+            return None
         try:
-            if file.stat().st_mtime < self._job_file.stat().st_mtime:
-                return None
             summary = json.loads(file.read_text(encoding="utf-8"))
         except FileNotFoundError:
             return None
         except ValueError as error:
             raise Wrong(f"{file} is damaged: {error}") from error
-        return summary if isinstance(summary, dict) else None
+        return summary if isinstance(summary, dict) and summary.get("state") == end["state"] else None
+
+    def end(self) -> Optional[dict[str, Any]]:
+        """State and reason of the end in events.log, unless the run has gone on since. Times of files say nothing: copies have others."""
+        try:
+            lines = (self.folder / "events.log").read_text(encoding="utf-8").splitlines()
+        except FileNotFoundError:
+            return None
+        end = None
+        for line in lines:
+            # Date, time and event.
+            text = line.split(" ", 2)[-1]
+            if found := END.fullmatch(text):
+                end = found.groupdict("")
+            elif text.startswith(GOES_ON):
+                end = None
+        return end
 
     def _take_lock(self) -> IO[bytes]:
         file = self._job_file.open("rb")

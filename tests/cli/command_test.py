@@ -50,6 +50,18 @@ class Command(unittest.TestCase):
                 self.assertEqual((result.returncode, result.stderr), (0, ""))
                 self.assertTrue(result.stdout.endswith(f"# OK: {example} is a valid job.\n"))
 
+    def test_missing_packages_of_trackers_are_named_before_a_run(self):
+        python = self.folder / "python"
+        python.write_text(f'#!/bin/sh\nexec {sys.executable} -I -S "$@"\n')
+        python.chmod(0o755)
+        (self.folder / "train.py").touch()
+        result = run("launch", self.folder / "train.py", self.write("output: {trackers: wandb}\n"), "--python", python,
+                     cwd=self.folder)
+        self.assertEqual(result.returncode, 1, result.stderr)
+        self.assertRegex(result.stderr, r"output\.trackers: the Python interpreter \S+ has no module yaml, wandb\.")
+        self.assertIn("-m pip install PyYAML wandb", result.stderr)
+        self.assertFalse((self.folder / "runs").exists())
+
     def test_check_prices_what_delay_compensation_keeps(self):
         compensated = self.write("consistency: {delay_compensation: adaptive, dc_references_max: 10}\n")
         self.assertIn("takes at most 44 bytes for each parameter", run("check", compensated).stdout)

@@ -104,6 +104,11 @@ const Refusal kRefusals[] = {
      "back)"},
     {"TargetsInARelativeFolder", "output: {targets_folder: targets}\n",
      "j.yaml:1: output.targets_folder: found 'targets'; allowed is an absolute path"},
+    {"UnknownTracker", "output: {trackers: [wandb, neptune]}\n",
+     "j.yaml:1: output.trackers: found 'neptune'; allowed is one or a list in [ ], each one of wandb, mlflow"},
+    {"TrackersWithoutCurves", "output: {trackers: wandb, tensorboard: false}\n",
+     "j.yaml:1: output.trackers: found a value together with false; allowed is only with output.tensorboard: true, "
+     "whose event files have the curves (add --set output.trackers=[] to take the default back)"},
     {"EarlyStoppingAfterTheLastEpoch", "training: {epochs: 3, early_stopping: {patience: 2, start_epoch: 4}}\n",
      "j.yaml:1: training.early_stopping.start_epoch: found 4; allowed is at most training.epochs (3)"},
     {"EarlyStoppingWithoutEvaluations", "training: {evaluate_every_epochs: 0, early_stopping: {patience: 2}}\n",
@@ -490,7 +495,7 @@ TEST(JobFile, ResolvedYamlReadsBackEqual) {
        {"", kFull, "optimizer: {kind: adamw, lr: 0.0003, epsilon: 1e-12}",
         "wire: {encoding: topk:0.01, groups: [{match: \"*.bias\"}, {match: a, encoding: bf16}]}",
         "data: {path: \"a\\tb\\\\ \\\"c\\\"\"}", "consistency: {mode: bsp}", "worker: {slowdown: {10: 1.5, 2: 12}}",
-        "consistency: {mode: softsync, softsync_n: 2, staleness_lr: inverse}",
+        "output: {trackers: [mlflow, wandb]}", "consistency: {mode: softsync, softsync_n: 2, staleness_lr: inverse}",
         "consistency: {delay_compensation: adaptive, dc_mean_square: 0, dc_references_max: 3}",
         "optimizer: {momentum: 0.9, momentum_correction: asynchrony, scaling: linear}",
         "consistency: {mode: quorum, quorum: 0.9, quorum_deadline_ms: 100, weighting: uniform}"}) {

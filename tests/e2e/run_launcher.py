@@ -6,6 +6,7 @@ Exits with 77 (skipped) where the programs or the data are not there.
 """
 import argparse
 import fcntl
+import json
 import os
 import pathlib
 import signal
@@ -14,6 +15,7 @@ import sys
 import tempfile
 import threading
 import unittest
+import unittest.mock
 
 from run_e2e import DATA, NEEDED, SMALL
 from slackline_run import Programs, TrainRun
@@ -111,6 +113,26 @@ class Launcher(unittest.TestCase):
         run.wait_for_training(int(run.rows()[-1]["samples"]) + 2000)
         self.assertNotIn("stopped by a signal", run.events())
         self.stop(run)
+
+    def test_trackers_get_the_run_and_harm_none(self):
+        fakes = pathlib.Path(__file__).resolve().parent.parent / "track" / "fakes"
+        self.addCleanup(os.chdir, os.getcwd())
+        os.chdir(self.root)
+        with unittest.mock.patch.dict(os.environ, PYTHONPATH=str(fakes)):
+            run = self.start("output.trackers=[wandb, mlflow]")
+            self.stop(run)
+            (told,) = (self.root / "wandb").glob("offline-run-*/told.jsonl")
+            self.assertIn('"summary/state": "stopped"', told.read_text())
+            self.assertRegex(run.stderr(), r"wandb: .*; send it with: wandb sync ")
+            (self.root / "mlflow.db").write_text("no store")
+            again = TrainRun.resume(self.programs, run)
+            self.addCleanup(again.close)
+            again.wait_for_training()
+            again.process.send_signal(signal.SIGTERM)
+            self.assertEqual(again.wait(), 1, again.diagnosis())
+        self.assertIn("the trackers do not have the run: exit code 1", again.stderr())
+        self.assertIn(f"slackline track {run.folder} --wandb --mlflow", again.stderr())
+        self.assertEqual(json.loads((run.folder / "summary.json").read_text())["reason"], "stopped by a signal to `slackline resume`")
 
     def test_a_hangup_saves_and_stops(self):
         self.stop(self.start(), signal.SIGHUP)

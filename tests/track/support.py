@@ -60,8 +60,14 @@ class TrackTest(unittest.TestCase):
         self.events = self.run_folder / "events.out.tfevents.1700000000.slackline"
         self.events.write_bytes(FIRST + SECOND)
 
+    def happens(self, *events):
+        with (self.run_folder / "events.log").open("a") as file:
+            file.writelines(f"2026-11-27 10:00:00.000 {event}\n" for event in events)
+
     def end_run(self, **changes):
-        (self.run_folder / "summary.json").write_text(json.dumps({**SUMMARY, **changes}))
+        summary = {**SUMMARY, **changes}
+        (self.run_folder / "summary.json").write_text(json.dumps(summary))
+        self.happens(f"the job is {summary['state']}: {summary['reason']}")
 
     def command(self, *options):
         return [sys.executable, "-B", str(PYTHON / "slackline_track"), "--slackline", "x", *map(str, options)]

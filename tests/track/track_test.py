@@ -109,9 +109,23 @@ class Track(support.TrackTest):
 
     def test_a_resumed_run_is_not_over(self):
         self.end_run()
-        os.utime(self.run_folder / "job.yaml", times=(2e9, 2e9))
+        self.happens("goes on from checkpoint 1: 10 samples, 1 of 3 epochs done, 2.0 s trained")
         self.track(RUN, "--mlflow")
         self.assertEqual(self.stored()["status"], "RUNNING")
+        self.assertFalse([name for name, *_ in self.stored()["metrics"] if name.startswith("summary/")])
+
+    def test_a_summary_of_an_earlier_part_is_not_that_of_the_end(self):
+        self.end_run(state="stopped")
+        self.happens("goes on from checkpoint 1: 10 samples", "the job is failed: the scheduler is gone")
+        self.track(RUN, "--mlflow")
+        self.assertEqual((self.stored()["status"], self.stored()["tags"]["reason"]), ("FAILED", "the scheduler is gone"))
+        self.assertFalse([name for name, *_ in self.stored()["metrics"] if name.startswith("summary/")])
+
+    def test_a_copy_with_new_times_has_ended(self):
+        self.end_run()
+        os.utime(self.run_folder / "summary.json", times=(1e9, 1e9))
+        self.track(RUN, "--mlflow")
+        self.assertEqual(self.stored()["status"], "FINISHED")
 
     def test_folders_that_cannot_be_tracked_are_named(self):
         self.assertIn("found no job.yaml in runs; allowed is the folder of a run", self.track("runs", "--wandb", code=2).stderr)
@@ -128,6 +142,15 @@ class Track(support.TrackTest):
         self.assertEqual(done.returncode, 2)
         self.assertIn("has no module yaml, wandb, mlflow.\n", done.stderr)
         self.assertIn("-m pip install PyYAML wandb mlflow\n", done.stderr)
+
+    def test_a_check_before_a_run_looks_for_the_packages_only(self):
+        done = self.track("--check", "--wandb", "--mlflow")
+        self.assertEqual(done.stdout + done.stderr, "")
+        done = subprocess.run([sys.executable, "-I", "-S", str(support.PYTHON / "slackline_track"), "--check", "--wandb"],
+                              cwd=self.root, capture_output=True, text=True, timeout=support.DEADLINE_S)
+        self.assertEqual(done.returncode, 1)
+        self.assertRegex(done.stdout, r"the Python interpreter \S+ has no module yaml, wandb\.\n[^\n]*\nor leave it out of output.trackers\.$")
+        self.assertEqual(sorted(path.name for path in self.root.iterdir()), ["runs"])
 
 
 if __name__ == "__main__":
