@@ -42,11 +42,11 @@ std::string Starting(const wire::GetStatusReply& status) {
   return absl::StrCat("starting", status.reason().empty() ? "" : absl::StrCat(": ", status.reason()));
 }
 
-// The figures, the most important first.
+// The figures, the most important first. Loss, accuracy and named figures are those of training.
 std::vector<std::string> Figures(const wire::GetStatusReply& status) {
   std::vector<std::string> figures;
   figures.push_back(absl::StrCat(RenderCount(status.samples_per_second()), " samples/s"));
-  figures.push_back(status.has_loss() ? absl::StrFormat("loss %.3f", status.loss()) : "loss -");
+  figures.push_back(status.has_loss() ? absl::StrFormat("train loss %.3f", status.loss()) : "train loss -");
   const std::string& metric = status.metric().name();
   for (const wire::NamedValue& value : status.train_values()) {
     if (value.name() == metric) figures.push_back(FigureText(value.name(), value.value()));

@@ -63,7 +63,8 @@ class Results:
         return [one for one in self.results if one.state == "failed"]
 
     def named(self, text: str) -> str:
-        """A text that speaks of the accuracy, with the name of what these runs measured in its place."""
+        """A text that speaks of the accuracy or the job's metric, with the name of what these runs measured in its place."""
+        text = text.replace("the job's metric", self.own_metric() or "the job's metric")
         measured = sorted({one.data.metric for one in self.results if one.counts} or {"accuracy"})
         return text.replace("accuracy", " or ".join(measured))
 

@@ -4,27 +4,24 @@
 #include <filesystem>
 #include <fstream>
 #include <optional>
+#include <set>
 #include <system_error>
 #include <utility>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/folder_name.h"
 #include "common/job/job_file.h"
 #include "common/storage/durable_file.h"
 #include "common/utf8.h"
+#include "scheduler/record/csv_cell.h"
 
 namespace slackline::scheduler {
 namespace {
 
-constexpr char kHeader[] =
-    "time_s,epoch,step,samples,loss,accuracy,test_accuracy,samples_per_second,staleness_mean,staleness_max,slack,"
-    "live_workers";
-
 constexpr char kEpochsHeader[] =
     "epoch,end_s,train_s,validation_s,test_s,loss,accuracy,test_loss,test_accuracy,top5_accuracy,joules,"
-    "compute_s,data_s,wait_s,push_s,pull_s,samples,samples_applied\n";
+    "compute_s,data_s,wait_s,push_s,pull_s,samples,samples_applied";
 
 absl::Status CheckName(const std::string& folder) {
   const std::string mistake = FolderMistake(folder);
@@ -32,22 +29,13 @@ absl::Status CheckName(const std::string& folder) {
   return absl::InvalidArgumentError(absl::StrCat("the run folder ", ValidText(folder), ": ", mistake));
 }
 
-std::string Cell(const std::optional<double>& value) { return value ? absl::StrFormat("%.6g", *value) : ""; }
-
-std::string RowOf(const Report& report) {
-  return absl::StrFormat("%.3f,%d,%d,%d,%s,%s,%s,%.1f,%.4g,%d,%d,%d", report.time_s, report.epoch, report.step,
-                         report.samples, Cell(report.loss), Cell(report.accuracy), Cell(report.test_accuracy),
-                         report.samples_per_second, report.staleness_mean, report.staleness_max, report.slack,
-                         report.live_workers);
-}
-
 std::string EpochRow(const EpochFigures& row) {
   const EpochFigures::WorkerSeconds& seconds = row.seconds;
-  return absl::StrFormat("%d,%.3f,%.3f,%.3f,%.3f,%s,%s,%s,%s,%s,%s,%.3f,%.3f,%.3f,%.3f,%.3f,%d,%d\n", row.epoch,
-                         row.end_s, row.train_s, row.validation_s, row.test_s, Cell(row.loss), Cell(row.accuracy),
-                         Cell(row.test_loss), Cell(row.test_accuracy), Cell(row.top5_accuracy), Cell(row.joules),
-                         seconds.compute, seconds.data, seconds.wait, seconds.push, seconds.pull, row.samples,
-                         row.samples_applied);
+  return absl::StrFormat("%d,%.3f,%.3f,%.3f,%.3f,%s,%s,%s,%s,%s,%s,%.3f,%.3f,%.3f,%.3f,%.3f,%d,%d", row.epoch,
+                         row.end_s, row.train_s, row.validation_s, row.test_s, CsvCell(row.loss), CsvCell(row.accuracy),
+                         CsvCell(row.test_loss), CsvCell(row.test_accuracy), CsvCell(row.top5_accuracy),
+                         CsvCell(row.joules), seconds.compute, seconds.data, seconds.wait, seconds.push, seconds.pull,
+                         row.samples, row.samples_applied);
 }
 
 Scalars Points(const Report& report) {
@@ -168,29 +156,10 @@ absl::StatusOr<std::unique_ptr<RunFolderWriter>> RunFolderWriter::Reopen(const s
   return run;
 }
 
-absl::Status RunFolderWriter::CutBack(double time_s) {
-  const std::string file = path_ + "/metrics.csv", draft = file + ".new", undone = path_ + "/metrics-undone.csv";
-  std::ifstream in(file);
-  std::ofstream kept(draft), dropped(undone, std::ios::app);
-  for (std::string line; std::getline(in, line);) {
-    double row_s = 0;
-    const bool later = absl::SimpleAtod(line.substr(0, line.find(',')), &row_s) && row_s > time_s;
-    (later ? dropped : kept) << line << '\n';
-  }
-  kept.flush();
-  dropped.flush();
-  if (absl::Status written = CheckWritten(kept, draft); !written.ok()) return written;
-  if (absl::Status written = CheckWritten(dropped, undone); !written.ok()) return written;
-  std::error_code error;
-  std::filesystem::rename(draft, file, error);
-  if (error) return absl::UnavailableError(absl::StrCat("cannot write ", file, ": ", error.message()));
-  absl::StatusOr<std::unique_ptr<LineFile>> metrics = LineFile::Open(file, kHeader);
-  if (metrics.ok()) metrics_ = *std::move(metrics);
-  return metrics.status();
-}
+absl::Status RunFolderWriter::CutBack(double time_s) { return metrics_->CutBack(time_s, path_ + "/metrics-undone.csv"); }
 
 absl::Status RunFolderWriter::OpenFiles(const job::Job& job, absl::Time wall_time) {
-  absl::StatusOr<std::unique_ptr<LineFile>> metrics = LineFile::Open(path_ + "/metrics.csv", kHeader);
+  absl::StatusOr<std::unique_ptr<MetricsFile>> metrics = MetricsFile::Open(path_ + "/metrics.csv");
   if (!metrics.ok()) return metrics.status();
   metrics_ = *std::move(metrics);
   absl::StatusOr<std::unique_ptr<LineFile>> events = LineFile::Open(path_ + "/events.log", /*header=*/"");
@@ -204,7 +173,7 @@ absl::Status RunFolderWriter::OpenFiles(const job::Job& job, absl::Time wall_tim
 }
 
 absl::Status RunFolderWriter::Write(const Report& report, absl::Time wall_time) {
-  absl::Status status = metrics_->Add(RowOf(report));
+  absl::Status status = metrics_->Add(report);
   if (curves_ == nullptr) return status;
   curves_written_ = curves_->Add(wall_time, report.step, Points(report));
   if (report.staleness.used() > 0) {
@@ -234,8 +203,21 @@ absl::Status RunFolderWriter::WriteSummary(const RunSummary& summary) {
 }
 
 absl::Status RunFolderWriter::WriteEpochs(const std::vector<EpochFigures>& rows) {
+  std::set<std::string> names;
+  for (const EpochFigures& row : rows) {
+    for (const auto& [name, value] : row.test_values) names.insert(name);
+  }
   std::string csv = kEpochsHeader;
-  for (const EpochFigures& row : rows) absl::StrAppend(&csv, EpochRow(row));
+  for (const std::string& name : names) absl::StrAppend(&csv, ",test/", name);
+  csv += '\n';
+  for (const EpochFigures& row : rows) {
+    absl::StrAppend(&csv, EpochRow(row));
+    for (const std::string& name : names) {
+      const auto found = row.test_values.find(name);
+      absl::StrAppend(&csv, ",", found == row.test_values.end() ? "" : CsvCell(found->second));
+    }
+    csv += '\n';
+  }
   return Replace(path_ + "/epochs.csv", csv);
 }
 

@@ -16,6 +16,7 @@
 #include "scheduler/base/report.h"
 #include "scheduler/record/event_file.h"
 #include "scheduler/record/line_file.h"
+#include "scheduler/record/metrics_file.h"
 #include "scheduler/record/run_summary.h"
 #include "scheduler/watch/epoch_book.h"
 
@@ -69,7 +70,7 @@ class RunFolderWriter {
   absl::Status OpenFiles(const job::Job& job, absl::Time wall_time);
 
   const std::string path_;
-  std::unique_ptr<LineFile> metrics_;
+  std::unique_ptr<MetricsFile> metrics_;
   std::unique_ptr<LineFile> events_;
   std::unique_ptr<EventFile> curves_;  // null if job.output.tensorboard is off
   absl::Status curves_written_;        // status of the latest report's points

@@ -4,8 +4,6 @@
 #include <cmath>
 #include <utility>
 
-#include "common/metrics/measured.h"
-
 namespace slackline::scheduler {
 namespace {
 
@@ -35,6 +33,7 @@ state::EpochFigures ToState(const EpochFigures& row) {
   if (row.test_loss) state.set_test_loss(*row.test_loss);
   if (row.test_accuracy) state.set_test_accuracy(*row.test_accuracy);
   if (row.top5_accuracy) state.set_top5_accuracy(*row.top5_accuracy);
+  AddNamedValues(row.test_values, state.mutable_test_values());
   if (row.joules) state.set_joules(*row.joules);
   state.set_compute_s(row.seconds.compute);
   state.set_data_s(row.seconds.data);
@@ -60,6 +59,7 @@ EpochFigures FromState(const state::EpochFigures& state) {
   if (state.has_test_loss()) row.test_loss = state.test_loss();
   if (state.has_test_accuracy()) row.test_accuracy = state.test_accuracy();
   if (state.has_top5_accuracy()) row.top5_accuracy = state.top5_accuracy();
+  row.test_values = NamedValuesIn(state.test_values());
   if (state.has_joules()) row.joules = state.joules();
   row.seconds = {.compute = SecondsOr0(state.compute_s()),
                  .data = SecondsOr0(state.data_s()),
@@ -103,6 +103,7 @@ void EpochBook::Evaluated(const wire::EvaluationReport& report, bool alone) {
   (report.final() ? row->test_s : row->validation_s) = seconds;
   row->test_loss = TestLossOf(report);
   row->test_accuracy = TestAccuracyOf(report);
+  row->test_values = NamedValuesIn(report.values());
   if (report.has_top5_accuracy()) row->top5_accuracy = report.top5_accuracy();
   news_ = true;
 }

@@ -8,6 +8,7 @@
 #include <optional>
 #include <vector>
 
+#include "common/metrics/measured.h"
 #include "scheduler.pb.h"
 #include "scheduler/watch/progress.h"
 #include "scheduler_state.pb.h"
@@ -33,6 +34,7 @@ struct EpochFigures {
   std::optional<double> test_loss;
   std::optional<double> test_accuracy;
   std::optional<double> top5_accuracy;
+  NamedValues test_values = {};  // of a script
   // Seconds of all workers together, by activity: computed, had no batch, waited for servers. Also the time for which
   // pushes and pulls were on their way, which overlaps with the other figures and with each other.
   struct WorkerSeconds {

@@ -47,9 +47,10 @@ TEST(RenderProgress, FitsTheWidth) {
   const wire::GetStatusReply status = Training();
   const std::pair<int, const char*> kGolden[] = {
       {120,
-       "epoch 2/5 [==========              ]  43 %  61,234 samples/s  loss 0.412  accuracy 85.1 %  slack 3  0:42 left"},
-      {100, "epoch 2/5 [======         ]  43 %  61,234 samples/s  loss 0.412  accuracy 85.1 %  slack 3  0:42 left"},
-      {79, "epoch 2/5  43 %  61,234 samples/s  loss 0.412  accuracy 85.1 %  slack 3"},
+       "epoch 2/5 [==========              ]  43 %  61,234 samples/s  train loss 0.412  accuracy 85.1 %  slack 3  0:42 "
+       "left"},
+      {100, "epoch 2/5 [===      ]  43 %  61,234 samples/s  train loss 0.412  accuracy 85.1 %  slack 3  0:42 left"},
+      {79, "epoch 2/5  43 %  61,234 samples/s  train loss 0.412  accuracy 85.1 %  slack 3"},
       {40, "epoch 2/5  43 %  61,234 samples/s"},
       {20, "epoch 2/5  43 %"},
       {9, "epoch 2/5"},
@@ -74,14 +75,14 @@ TEST(RenderProgress, NothingIsKnownYet) {
   status.set_state(wire::JOB_TRAINING);
   status.set_epoch(1);
   status.set_epochs(5);
-  EXPECT_EQ(RenderPlain(status), "   0.0 s  epoch 1/5   0 %  0 samples/s  loss -  accuracy -  slack 0");
+  EXPECT_EQ(RenderPlain(status), "   0.0 s  epoch 1/5   0 %  0 samples/s  train loss -  accuracy -  slack 0");
 }
 
 TEST(RenderProgress, WhatFindsObjectsHasNoAccuracy) {
   wire::GetStatusReply status;
   status.set_state(wire::JOB_TRAINING);
   status.set_test_metric("map");
-  EXPECT_EQ(RenderPlain(status), "   0.0 s  epoch 0/0   0 %  0 samples/s  loss -  slack 0");
+  EXPECT_EQ(RenderPlain(status), "   0.0 s  epoch 0/0   0 %  0 samples/s  train loss -  slack 0");
   EXPECT_THAT(RenderStatus(status), testing::Not(HasSubstr("mAP"))) << "nothing was evaluated yet";
   status.set_has_test_accuracy(true);
   status.set_test_accuracy(0.4152);
@@ -136,7 +137,7 @@ TEST(ProgressDisplay, PlainLinesComeEveryFewSecondsAndForEachEpoch) {
   progress.Show(status, start + absl::Seconds(2));
   progress.Show(status, start + absl::Seconds(6.9));
   progress.Show(status, start + absl::Seconds(7));
-  const std::string figures = "  43 %  61,234 samples/s  loss 0.412  accuracy 85.1 %  slack 3  0:42 left\n";
+  const std::string figures = "  43 %  61,234 samples/s  train loss 0.412  accuracy 85.1 %  slack 3  0:42 left\n";
   EXPECT_EQ(out.text(),
             "   7.2 s  epoch 2/5" + figures + "   7.2 s  epoch 3/5" + figures + "   7.2 s  epoch 3/5" + figures);
 }
@@ -331,7 +332,7 @@ TEST(Report, StatusNamesEveryMember) {
   member.set_silent_ms(5100);
   EXPECT_EQ(RenderStatus(status),
             "job trial: training\n"
-            "   7.2 s  epoch 2/5  43 %  61,234 samples/s  loss 0.412  accuracy 85.1 %  slack 3  0:42 left\n"
+            "   7.2 s  epoch 2/5  43 %  61,234 samples/s  train loss 0.412  accuracy 85.1 %  slack 3  0:42 left\n"
             "energy: not metered\n"
             "\n"
             "  member           state            clock      samples  samples/s   silent  address\n"

@@ -11,7 +11,7 @@ import xml.etree.ElementTree as ElementTree
 
 import support
 from PIL import Image
-from slackline_experiment import definition, differences, results, run_folder, schema
+from slackline_experiment import definition, differences, results, run_folder, schema, tables
 from slackline_experiment.plots import curves
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -366,6 +366,8 @@ class Figures(unittest.TestCase):
             data = run_folder.read(pathlib.Path(folder))
             self.assertEqual((data.figures["metric"], data.figures["best_metric"]), (10, 9))
             self.assertEqual(list(curves.over_time([data])[1]), [20, 10])
+            made = results.Results(parse(""), (results.Result(parse("").cells[0], 1, 1, None, "done", data=data, figures=data.figures),))
+            self.assertEqual([name for name in tables.summary_header(made) if "perplexity" in name], ["perplexity", "perplexity, best"])
             summary["metric"]["name"] = "loss"
             (pathlib.Path(folder) / "summary.json").write_text(json.dumps(summary))
             self.assertEqual(list(curves.over_time([run_folder.read(pathlib.Path(folder))])[1]), [1, 1])

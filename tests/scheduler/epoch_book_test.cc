@@ -121,6 +121,19 @@ TEST(EpochBook, RowsSayHowManySamplesWereTrainedAndApplied) {
   }
 }
 
+TEST(EpochBook, FiguresOfAScriptAreKept) {
+  EpochBook book;
+  book.Over(1, At(1, 100, 0, 0));
+  wire::EvaluationReport report = Evaluation(1, /*final=*/false, 1, 0);
+  wire::NamedValue& value = *report.add_values();
+  value.set_name("perplexity");
+  value.set_value(21.5);
+  book.Evaluated(report, /*alone=*/false);
+  EpochBook again;
+  again.Restore(book.Save());
+  EXPECT_EQ(again.rows()[0].test_values, (NamedValues{{"perplexity", 21.5}}));
+}
+
 TEST(EpochBook, EvaluationBetweenTwoEpochsBelongsToNone) {
   EpochBook book;
   book.Over(1, At(10, 100, 0, 0));

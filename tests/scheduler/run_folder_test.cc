@@ -215,6 +215,61 @@ TEST_F(RunFolderTest, EpochsOfAnOlderVersionAreWrittenAnewWithAllColumns) {
   EXPECT_EQ(count, 3);
 }
 
+TEST_F(RunFolderTest, FiguresOfAScriptHaveColumns) {
+  const job::Job job = Resolve(job::Job());
+  const std::string header =
+      "time_s,epoch,step,samples,loss,accuracy,test_accuracy,samples_per_second,staleness_mean,staleness_max,slack,"
+      "live_workers";
+  Report report;
+  {
+    auto run = RunFolder::Create(Path(), job, wall_);
+    ASSERT_TRUE((*run)->Write(report, wall_).ok());
+    report.train_values = {{"perplexity", 21.5}};
+    ASSERT_TRUE((*run)->Write(report, wall_).ok());
+    report.test_values = {{"bleu", 0.25}};
+    ASSERT_TRUE((*run)->Write(report, wall_).ok());
+  }
+  const std::string row = "0.000,0,0,0,,,,0.0,0,0,0,0";
+  const std::string before =
+      absl::StrCat(header, ",train/perplexity,test/bleu\n", row, ",,\n", row, ",21.5,\n", row, ",21.5,0.25\n");
+  EXPECT_EQ(Read(Path() + "/metrics.csv"), before);
+  auto run = RunFolder::Reopen(Path(), job, wall_);
+  report.train_values.clear();
+  ASSERT_TRUE((*run)->Write(report, wall_).ok());
+  EXPECT_EQ(Read(Path() + "/metrics.csv"), absl::StrCat(before, row, ",,0.25\n"));
+  ASSERT_TRUE((*run)->CutBack(-1).ok());
+  report.time_s = 1;
+  ASSERT_TRUE((*run)->Write(report, wall_).ok());
+  EXPECT_EQ(Read(Path() + "/metrics.csv"),
+            absl::StrCat(header, ",train/perplexity,test/bleu\n1.000,0,0,0,,,,0.0,0,0,0,0,,0.25\n"));
+}
+
+TEST_F(RunFolderTest, FiguresOfAScriptHaveNotAnyNumberOfColumns) {
+  auto run = RunFolder::Create(Path(), Resolve(job::Job()), wall_);
+  for (size_t i = 0; i < 2 * MetricsFile::kNamedMax; ++i) {
+    Report report;
+    report.train_values = {{absl::StrCat("a", i), 1}};
+    ASSERT_TRUE((*run)->Write(report, wall_).ok());
+  }
+  std::istringstream rows(Read(Path() + "/metrics.csv"));
+  for (std::string row; std::getline(rows, row);) {
+    EXPECT_EQ(std::count(row.begin(), row.end(), ','), 11 + static_cast<int>(MetricsFile::kNamedMax)) << row;
+  }
+}
+
+TEST_F(RunFolderTest, EpochsHaveColumnsForFiguresOfAScript) {
+  auto run = RunFolder::Create(Path(), Resolve(job::Job()), wall_);
+  EpochFigures first, second;
+  first.epoch = 1;
+  second.epoch = 2;
+  second.test_values = {{"perplexity", 20.25}};
+  ASSERT_TRUE((*run)->WriteEpochs({first, second}).ok());
+  const std::string text = Read(Path() + "/epochs.csv");
+  EXPECT_THAT(text, HasSubstr(",samples_applied,test/perplexity\n1,"));
+  EXPECT_THAT(text, HasSubstr(",0,0,\n2,"));
+  EXPECT_THAT(text, testing::EndsWith(",0,0,20.25\n"));
+}
+
 TEST_F(RunFolderTest, EachReportIsARowAtOnce) {
   auto run = RunFolderWriter::Create(Path(), Resolve(job::Job()), wall_);
   ASSERT_TRUE(run.ok()) << run.status();

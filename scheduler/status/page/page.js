@@ -111,7 +111,7 @@ function showProgress() {
     ['Epoch', progress.epoch + ' of ' + progress.epochs],
     ['Done', percent(fraction, 0)],
     ['Samples/s', count(progress.samples_per_second)],
-    ['Loss', progress.loss === null ? '-' : lossText(progress.loss)],
+    ['Training loss', progress.loss === null ? '-' : lossText(progress.loss)],
     ...(measuresMap() || (own && progress.train_accuracy === null) ? [] : [['Train accuracy', percent(progress.train_accuracy)]]),
     ...(showsAccuracy ? [[measuresMap() ? 'Test mAP' : 'Test accuracy', percent(progress.test_accuracy)]]
       : own ? [] : [['Test loss', lossText(progress.test_loss)]]),
