@@ -11,8 +11,11 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "absl/time/time.h"
 #include "cli/base/complain.h"
 #include "cli/base/process.h"
@@ -27,8 +30,10 @@ namespace {
 constexpr absl::Duration kOthersMax = absl::Seconds(20);
 // Time between two looks at the scripts. Their ends and signals wake us at once.
 constexpr absl::Duration kLook = absl::Seconds(1);
-// Standard output of this process: the worker's log.
+// Standard output of this process: the worker's log, which all scripts write.
 constexpr char kOwnOutput[] = "/proc/self/fd/1";
+// Lines of the log in which the exception of a script is looked for.
+constexpr size_t kLastLines = 100;
 
 absl::StatusOr<std::vector<Process>> StartScripts(uint32_t scripts, const std::vector<std::string>& command,
                                                   const std::string& folder) {
@@ -46,6 +51,18 @@ absl::StatusOr<std::vector<Process>> StartScripts(uint32_t scripts, const std::v
   return processes;
 }
 
+// Returns how a script has ended, with the last exception in the log: the others have not noticed this end yet.
+std::string HowScriptEnded(const Process& process, const ProcessEnd& end) {
+  std::string why = absl::StrCat(process.name(), " (pid ", process.pid(), "): ", end.Describe());
+  std::error_code error;
+  // A script that a signal has killed says nothing. A pipe cannot be read here.
+  if (end.by_signal || !std::filesystem::is_regular_file(kOwnOutput, error)) return why;
+  if (const std::string exception = LastException(process.LastWords(kLastLines)); !exception.empty()) {
+    absl::StrAppend(&why, ": ", exception);
+  }
+  return why;
+}
+
 // Waits for the end of all. Returns how those that failed have ended, the first one first, without those that had to be
 // killed because of them.
 std::vector<std::string> WaitForScripts(std::vector<Process>& processes, SignalQueue& signals) {
@@ -59,7 +76,7 @@ std::vector<std::string> WaitForScripts(std::vector<Process>& processes, SignalQ
       if (ended[i] || !end) continue;
       ended[i] = true;
       if (end->ok() || killed) continue;
-      failures.push_back(absl::StrCat(processes[i].name(), " (pid ", processes[i].pid(), "): ", end->Describe()));
+      failures.push_back(HowScriptEnded(processes[i], *end));
       deadline = std::min(deadline, SteadyTime().Now() + kOthersMax);
     }
     if (std::all_of(ended.begin(), ended.end(), [](bool one) { return one; })) return failures;
@@ -74,6 +91,20 @@ std::vector<std::string> WaitForScripts(std::vector<Process>& processes, SignalQ
 }
 
 }  // namespace
+
+std::string LastException(absl::string_view output) {
+  absl::string_view exception;
+  bool traced = false;
+  for (const absl::string_view line : absl::StrSplit(output, '\n')) {
+    if (absl::StartsWith(line, "Traceback (most recent call last):")) {
+      traced = true;
+    } else if (traced && !line.empty() && line.front() != ' ') {
+      exception = absl::StripAsciiWhitespace(line);
+      traced = false;
+    }
+  }
+  return std::string(exception);
+}
 
 int RunNodeScripts(uint32_t scripts, const std::vector<std::string>& command) {
   SignalQueue signals;

@@ -21,12 +21,12 @@
 namespace slackline::cli {
 namespace {
 
-constexpr char kPackage[] = "slackline_track";
-constexpr absl::Duration kCheckMax = absl::Seconds(60);
+constexpr char kTrackPackage[] = "slackline_track";
+constexpr absl::Duration kTrackCheckMax = absl::Seconds(60);
 constexpr absl::Duration kTrackMax = absl::Minutes(10);
-constexpr absl::Duration kPollEvery = absl::Milliseconds(200);
+constexpr absl::Duration kTrackPoll = absl::Milliseconds(200);
 
-std::vector<std::string> OptionsOf(const job::Output& output) {
+std::vector<std::string> TrackOptions(const job::Output& output) {
   std::vector<std::string> options;
   for (const int tracker : output.trackers()) {
     const std::string& name = job::Output::Tracker_Name(static_cast<job::Output::Tracker>(tracker));
@@ -38,11 +38,11 @@ std::vector<std::string> OptionsOf(const job::Output& output) {
 // Starts `slackline track`, with its output in `log`.
 absl::StatusOr<Process> StartTrack(const job::Job& job, const std::vector<std::string>& script,
                                    const std::vector<std::string>& arguments, const std::filesystem::path& log) {
-  absl::StatusOr<std::vector<std::string>> command = PackageCommand(kPackage, InterpreterIn(script));
+  absl::StatusOr<std::vector<std::string>> command = PackageCommand(kTrackPackage, InterpreterIn(script));
   if (!command.ok()) return command.status();
   // Looks the interpreter up in $PATH.
   command->insert(command->begin(), "/usr/bin/env");
-  for (const std::vector<std::string>& more : {arguments, OptionsOf(job.output())}) {
+  for (const std::vector<std::string>& more : {arguments, TrackOptions(job.output())}) {
     command->insert(command->end(), more.begin(), more.end());
   }
   return Process::Start({"track", *std::move(command), log});
@@ -59,10 +59,10 @@ absl::Status CheckTrackers(const job::Job& job, const std::vector<std::string>& 
   absl::Status status;
   absl::StatusOr<Process> process = StartTrack(job, script, {"--check"}, log);
   if (process.ok()) {
-    const std::optional<ProcessEnd> end = process->WaitFor(kCheckMax);
+    const std::optional<ProcessEnd> end = process->WaitFor(kTrackCheckMax);
     if (!end || !end->ok()) {
       const std::string why =
-          end ? process->LastWords() : absl::StrCat("no answer in ", absl::FormatDuration(kCheckMax));
+          end ? process->LastWords() : absl::StrCat("no answer in ", absl::FormatDuration(kTrackCheckMax));
       status = absl::FailedPreconditionError(absl::StrCat("output.trackers: ", why));
     }
   } else {
@@ -75,7 +75,7 @@ absl::Status CheckTrackers(const job::Job& job, const std::vector<std::string>& 
 
 void TrackRun(const job::Job& job, const std::vector<std::string>& script, const RunFolder& folder,
               SignalQueue& signals) {
-  const std::vector<std::string> options = OptionsOf(job.output());
+  const std::vector<std::string> options = TrackOptions(job.output());
   if (options.empty()) return;
   const std::string run = folder.path().string();
   std::string trouble;
@@ -84,7 +84,7 @@ void TrackRun(const job::Job& job, const std::vector<std::string>& script, const
     log::Info("writing the figures for the trackers (Ctrl-C: not now)");
     const absl::Time deadline = SteadyTime().Now() + kTrackMax;
     while (!process->Poll() && trouble.empty()) {
-      const std::optional<int> signal = signals.Wait(kPollEvery);
+      const std::optional<int> signal = signals.Wait(kTrackPoll);
       if (signal && IsStop(*signal)) trouble = "stopped by a signal";
       if (SteadyTime().Now() > deadline) trouble = absl::StrCat("no end within ", absl::FormatDuration(kTrackMax));
     }

@@ -30,10 +30,6 @@ std::map<std::string, double> NamedOf(const Report& report) {
   return named;
 }
 
-absl::Status CheckWritten(const std::ofstream& out, const std::string& path) {
-  return out ? absl::OkStatus() : absl::UnavailableError(absl::StrCat("cannot write ", path));
-}
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<MetricsFile>> MetricsFile::Open(const std::string& path) {
@@ -118,8 +114,8 @@ absl::Status MetricsFile::CutBack(double time_s, const std::string& undone) {
   }
   kept.flush();
   dropped.flush();
-  if (absl::Status written = CheckWritten(kept, draft); !written.ok()) return written;
-  if (absl::Status written = CheckWritten(dropped, undone); !written.ok()) return written;
+  if (!kept) return absl::UnavailableError(absl::StrCat("cannot write ", draft));
+  if (!dropped) return absl::UnavailableError(absl::StrCat("cannot write ", undone));
   std::error_code error;
   std::filesystem::rename(draft, path_, error);
   if (error) return absl::UnavailableError(absl::StrCat("cannot write ", path_, ": ", error.message()));

@@ -50,6 +50,15 @@ class Command(unittest.TestCase):
                 self.assertEqual((result.returncode, result.stderr), (0, ""))
                 self.assertTrue(result.stdout.endswith(f"# OK: {example} is a valid job.\n"))
 
+    def test_exception_of_a_script_of_a_node_is_the_reason(self):
+        log = self.folder / "log"
+        with log.open("wb") as out:
+            code = subprocess.run([SLACKLINE, "node-scripts", "2", "/usr/bin/env", "python3", "-c", "raise ValueError('no more')"],
+                                  stdout=out, stderr=out, timeout=60).returncode
+        self.assertEqual(code, 1)
+        self.assertRegex(log.read_text().splitlines()[-1],
+                         r"process \d of the node \(pid \d+\): exit code 1: ValueError: no more; process \d of the node ")
+
     def test_missing_packages_of_trackers_are_named_before_a_run(self):
         python = self.folder / "python"
         python.write_text(f'#!/bin/sh\nexec {sys.executable} -I -S "$@"\n')
