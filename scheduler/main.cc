@@ -39,6 +39,7 @@
 #include "scheduler/service/scheduler_metrics.h"
 #include "scheduler/service/server_links.h"
 #include "scheduler/service/service.h"
+#include "scheduler/status/page_data.h"
 #include "scheduler/status/status_board.h"
 #include "scheduler/status/status_pages.h"
 
@@ -148,7 +149,7 @@ absl::Duration EventsEvery(const job::Job& job) {
 // `network`: as it is on this machine.
 absl::StatusOr<std::string> Serve(const job::Job& job, const job::Network& network, const std::string& run_folder,
                                   Metrics& metrics, StatusBoard& board) {
-  const StatusPagesOptions options{.every = EventsEvery(job)};
+  const StatusPagesOptions options{.every = EventsEvery(job), .settings = SettingsJson(job), .run_folder = run_folder};
   const auto serve = [&](const job::Network& where) {
     return ServeMetrics(where, metrics, StatusPages(board, options), ThreadsFor(options));
   };

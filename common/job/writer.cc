@@ -64,6 +64,28 @@ void WriteSection(const Message& message, const std::string& indent, std::string
   }
 }
 
+void AddSettings(const Message& message, const std::string& before, std::vector<JobSetting>& settings) {
+  const Reflection& reflection = *message.GetReflection();
+  for (int i = 0; i < message.GetDescriptor()->field_count(); ++i) {
+    const FieldDescriptor& field = *message.GetDescriptor()->field(i);
+    const std::string key = before + field.name();
+    const bool is_section = field.message_type() != nullptr && !field.is_map();
+    if (is_section && !field.is_repeated()) {
+      AddSettings(reflection.GetMessage(message, &field), key + ".", settings);
+    } else if (is_section && reflection.FieldSize(message, &field) > 0) {
+      for (int item = 0; item < reflection.FieldSize(message, &field); ++item) {
+        AddSettings(reflection.GetRepeatedMessage(message, &field, item), absl::StrCat(key, "[", item, "]."), settings);
+      }
+    } else {
+      const std::string value = is_section            ? "[]"
+                                : field.is_map()      ? Map(message, field)
+                                : field.is_repeated() ? List(message, field)
+                                                      : ScalarText(message, field);
+      settings.push_back({.key = key, .value = value});
+    }
+  }
+}
+
 // Reads what a field that is not set stands for, and sets it to that.
 void SetDefault(Message& message, const FieldDescriptor& field) {
   const Reflection& reflection = *message.GetReflection();
@@ -118,6 +140,12 @@ void ClearDefaults(Message& message) {
       reflection.ClearField(&message, &field);
     }
   }
+}
+
+std::vector<JobSetting> Flatten(const Message& message) {
+  std::vector<JobSetting> settings;
+  AddSettings(message, "", settings);
+  return settings;
 }
 
 std::string WriteYaml(const job::Job& job) {

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
+#include "common/job/job_file.h"
 #include "job.pb.h"
 
 namespace slackline::job_file {
@@ -13,6 +15,9 @@ void SetDefaults(google::protobuf::Message& message);
 // Unsets every field that has its default value, in all sections below it. The remaining fields are what the job says,
 // whatever other fields the schema has.
 void ClearDefaults(google::protobuf::Message& message);
+
+// Returns every setting below `message`, in the order of the schema, with its value as in YAML. `is_default` is false.
+std::vector<JobSetting> Flatten(const google::protobuf::Message& message);
 
 // Returns every field, in the order of the schema. Unset fields appear with their default.
 std::string WriteYaml(const job::Job& job);

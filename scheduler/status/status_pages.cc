@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <atomic>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
+#include "scheduler/status/page_data.h"
 #include "scheduler/status/page_files.h"
 
 namespace slackline::scheduler {
@@ -58,6 +61,19 @@ void Follow(StatusBoard& board, absl::Duration every, HttpStream& stream) {
   }
 }
 
+// The list of logs, or with ?name=NAME the end of one.
+HttpResponse Logs(const std::string& run_folder, absl::string_view query) {
+  if (query.empty()) {
+    return {.code = 200, .type = "application/json", .body = LogsJson(run_folder) + "\n", .headers = Headers()};
+  }
+  const std::optional<std::string> tail =
+      absl::ConsumePrefix(&query, "name=") ? LogTail(run_folder, query) : std::nullopt;
+  if (!tail)
+    return {
+        .code = 404, .body = "found no such log; allowed is ?name= and a name of /api/logs\n", .headers = Headers()};
+  return {.code = 200, .body = *tail, .headers = Headers()};
+}
+
 // A stream's place among those that there may be; free again with the last copy.
 class Place {
  public:
@@ -82,6 +98,11 @@ std::map<std::string, HttpServer::Handler> StatusPages(StatusBoard& board, const
       {"/charts.js", File("text/javascript; charset=utf-8", ChartsJs())},
       {"/icon.svg", File("image/svg+xml", IconSvg())},
       {"/api/status", [&board](const HttpRequest&) { return Status(board); }},
+      {"/api/settings",
+       [settings = options.settings](const HttpRequest&) {
+         return HttpResponse{.code = 200, .type = "application/json", .body = settings + "\n", .headers = Headers()};
+       }},
+      {"/api/logs", [folder = options.run_folder](const HttpRequest& request) { return Logs(folder, request.query); }},
   };
   pages["/api/events"] = [&board, options,
                           taken = std::make_shared<std::atomic<int>>(0)](const HttpRequest&) -> HttpResponse {

@@ -1,5 +1,5 @@
 // Status page over HTTP: the page itself, /api/status, and /api/events, which sends the status again and again
-// (server-sent events).
+// (server-sent events); /api/settings and /api/logs for those who ask.
 #pragma once
 
 #include <map>
@@ -17,6 +17,10 @@ struct StatusPagesOptions {
   int streams_max = 8;
   // Time between two events of a stream.
   absl::Duration every = absl::Seconds(1);
+  // Settings of the job, as SettingsJson() makes them.
+  std::string settings = "{}";
+  // Folder whose logs are shown.
+  std::string run_folder = {};
 };
 
 // Returns the number of threads of an HTTP server with that many streams: others still get their answers.

@@ -1,9 +1,13 @@
 #include "scheduler/status/status_pages.h"
 
 #include <arpa/inet.h>
+#include <stdlib.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <filesystem>
+#include <fstream>
 #include <limits>
 #include <memory>
 #include <string>
@@ -15,6 +19,8 @@
 #include <nlohmann/json.hpp>
 #include "absl/strings/str_cat.h"
 #include "scheduler/base/message_json.h"
+#include "scheduler/status/page_data.h"
+#include "scheduler/status/status_limits.h"
 #include "tests/scheduler/fake_cluster.h"
 
 namespace slackline::scheduler::status_pages_test {
@@ -26,8 +32,9 @@ using ::testing::StartsWith;
 
 class Served {
  public:
-  explicit Served(int streams_max = 2) {
-    const StatusPagesOptions options{.streams_max = streams_max, .every = absl::Milliseconds(5)};
+  explicit Served(int streams_max = 2, const std::string& run_folder = "", const std::string& settings = "{}") {
+    const StatusPagesOptions options{
+        .streams_max = streams_max, .every = absl::Milliseconds(5), .settings = settings, .run_folder = run_folder};
     HttpServer::Options http;
     http.threads = ThreadsFor(options);
     http.handlers = StatusPages(board, options);
@@ -94,6 +101,78 @@ TEST(StatusPages, ThePageAllowsNothingFromElsewhereAndNothingInline) {
   EXPECT_THAT(html, Not(testing::ContainsRegex("(src|href)=\"(http|/)")));
   EXPECT_THAT(html, Not(testing::ContainsRegex(" (style|onclick)=")));
   EXPECT_THAT(html, Not(HasSubstr("<style")));
+}
+
+TEST(StatusPages, SettingsSayWhichDifferFromTheirDefaults) {
+  job::Job job;
+  job.mutable_optimizer()->set_lr(0.125);
+  job.mutable_worker()->add_groups()->add_devices("cuda:0");
+  const Served served(2, "", SettingsJson(job));
+  const nlohmann::json settings = Body(served.Fetch("/api/settings"))["settings"];
+  const auto find = [&](const std::string& key) {
+    for (const nlohmann::json& one : settings) {
+      if (one["key"] == key) return one;
+    }
+    return nlohmann::json();
+  };
+  EXPECT_EQ(find("optimizer.lr"), nlohmann::json({{"key", "optimizer.lr"}, {"value", "0.125"}, {"default", false}}));
+  EXPECT_EQ(find("worker.groups[0].devices")["value"], "[\"cuda:0\"]");
+  EXPECT_EQ(find("training.epochs"), nlohmann::json({{"key", "training.epochs"}, {"value", "5"}, {"default", true}}));
+  EXPECT_EQ(find("wire.groups")["value"], "[]");
+}
+
+class LogsOfARun : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = (std::filesystem::temp_directory_path() / "slackline-XXXXXX").string();
+    ASSERT_NE(::mkdtemp(name.data()), nullptr);
+    root_ = name;
+    std::filesystem::create_directories(logs());
+    std::ofstream(root_ / "outside.log") << "secret\n";
+  }
+  void TearDown() override { std::filesystem::remove_all(root_); }
+
+  std::filesystem::path run() const { return root_ / "run"; }
+  std::filesystem::path logs() const { return run() / "logs"; }
+
+  std::filesystem::path root_;
+};
+
+TEST_F(LogsOfARun, HaveTheirLastLines) {
+  std::ofstream log(logs() / "worker-1.log");
+  for (int line = 1; line <= 150; ++line) log << "line " << line << "\n";
+  log << "not UTF-8: \xff" << std::flush;
+  std::ofstream(logs() / "worker-2.log") << std::string(kLogBytesShown, 'x') << "\nthe end\n";
+  std::ofstream(logs() / "worker-3.log") << "short\n";
+  const Served served(2, run());
+  const nlohmann::json list = Body(served.Fetch("/api/logs"))["logs"];
+  ASSERT_EQ(list.size(), 3u);
+  EXPECT_EQ(list[2], nlohmann::json({{"name", "worker-3"}, {"bytes", 6}}));
+  const std::string one = served.Fetch("/api/logs?name=worker-1");
+  EXPECT_THAT(one, HasSubstr("\r\nContent-Type: text/plain; charset=utf-8\r\n"));
+  EXPECT_THAT(one, HasSubstr("\r\n\r\nline 52\n"));
+  EXPECT_THAT(one, HasSubstr("line 150\nnot UTF-8: "));
+  EXPECT_THAT(served.Fetch("/api/logs?name=worker-2"), testing::EndsWith("\r\n\r\nthe end\n"));
+  EXPECT_THAT(served.Fetch("/api/logs?name=worker-3"), testing::EndsWith("\r\n\r\nshort\n"));
+}
+
+TEST_F(LogsOfARun, AreThoseOfTheRunFolderAlone) {
+  std::filesystem::create_symlink(root_ / "outside.log", logs() / "link.log");
+  std::filesystem::create_directory(logs() / "folder.log");
+  ASSERT_EQ(::mkfifo((logs() / "pipe.log").c_str(), 0600), 0);
+  std::ofstream(run() / "job.log") << "not a process\n";
+  const Served served(2, run());
+  EXPECT_TRUE(Body(served.Fetch("/api/logs"))["logs"].empty());
+  for (const char* query : {"name=link", "name=folder", "name=pipe", "name=../job", "name=../../outside",
+                            "name=%2e%2e/job", "name=", "name=/etc/passwd", "other=1"}) {
+    const std::string response = served.Fetch(absl::StrCat("/api/logs?", query));
+    EXPECT_THAT(response, StartsWith("HTTP/1.1 404 ")) << query;
+    EXPECT_THAT(response, Not(HasSubstr("secret"))) << query;
+  }
+  std::filesystem::rename(logs(), root_ / "elsewhere");
+  std::ofstream(root_ / "elsewhere" / "worker-1.log") << "secret\n";
+  std::filesystem::create_directory_symlink(root_ / "elsewhere", logs());
+  EXPECT_THAT(served.Fetch("/api/logs?name=worker-1"), StartsWith("HTTP/1.1 404 "));
 }
 
 TEST(StatusPages, NobodyIsToldAnythingBeforeThereIsAJob) {

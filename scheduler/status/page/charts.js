@@ -204,7 +204,8 @@ function readOut(place) {
   if (read !== null) svg('line', {class: 'mark', x1: figure.x(time), x2: figure.x(time), y1: figure.span.top, y2: figure.span.bottom}, image);
 }
 
-// Columns side by side. columns: [{name, value}]; options: {label, format, axis, bound: after which column a line stands}
+// Columns side by side. columns: [{name, value}]; options: {label, format, axis, bound: after which column a line stands,
+// log: logarithmic, for values from 1 on}
 function drawColumns(place, columns, options) {
   const total = columns.reduce((sum, one) => sum + one.value, 0);
   if (!(total > 0)) {
@@ -217,8 +218,9 @@ function drawColumns(place, columns, options) {
   const image = svg('svg', {role: 'img', viewBox: '0 0 ' + width + ' ' + height, height});
   image.setAttribute('aria-label', options.label + ': ' +
     columns.filter((one) => one.value > 0).slice(0, 12).map((one) => one.name + ': ' + options.format(one.value)).join(', '));
-  const y = (value) => top + (height - top - bottom) * (1 - value / highest);
-  for (const value of ticks(0, highest, 3)) {
+  const scaled = options.log ? (value) => Math.log10(1 + value) : (value) => value;
+  const y = (value) => top + (height - top - bottom) * (1 - scaled(value) / scaled(highest));
+  for (const value of options.log ? logTicks(1, Math.max(2, highest)).filter((one) => one <= highest) : ticks(0, highest, 3)) {
     svg('line', {class: 'axis', x1: left, x2: width - right, y1: y(value), y2: y(value)}, image);
     svg('text', {x: left - 6, y: y(value) + 4, 'text-anchor': 'end'}, image, options.format(value));
   }

@@ -12,7 +12,10 @@ let streamClosedAt = 0;
 let polling = false;
 let polledAt = 0;
 let allWorkers = false;
-let logLoss = false;
+// Charts with a logarithmic axis.
+const logarithmic = new Set();
+let settingsKnown = false;
+let logAskedAt = 0;
 const began = Date.now();
 
 // --- Words ---
@@ -111,7 +114,7 @@ function showProgress() {
     ['Epoch', progress.epoch + ' of ' + progress.epochs],
     ['Done', percent(fraction, 0)],
     ['Samples/s', count(progress.samples_per_second)],
-    ['Training loss', progress.loss === null ? '-' : lossText(progress.loss)],
+    ['Train loss', progress.loss === null ? '-' : lossText(progress.loss)],
     ...(measuresMap() || (own && progress.train_accuracy === null) ? [] : [['Train accuracy', percent(progress.train_accuracy)]]),
     ...(showsAccuracy ? [[measuresMap() ? 'Test mAP' : 'Test accuracy', percent(progress.test_accuracy)]]
       : own ? [] : [['Test loss', lossText(progress.test_loss)]]),
@@ -141,12 +144,13 @@ function showProgress() {
 
 function showCurves() {
   const curve = status.curve;
-  drawLines(byId('loss-chart'), [{name: 'training loss', tone: 'blue', times: curve.time_s, values: curve.loss}], {format: lossText, tick: (value) => String(Number(value.toPrecision(3))), log: logLoss});
+  drawLines(byId('loss-chart'), [{name: 'training loss', tone: 'blue', times: curve.time_s, values: curve.loss}], {format: lossText, tick: (value) => String(Number(value.toPrecision(3))), log: logarithmic.has('loss')});
   const own = ownMetric();
   setText(byId('accuracy-title'), own ? 'Test ' + own.name : measuresMap() ? 'Mean average precision' : 'Accuracy');
+  byId('accuracy-log').hidden = !own;
   if (own) drawLines(byId('accuracy-chart'), [
     {name: own.name, tone: 'green good', dashed: true, dots: curve.metric.length < 60, times: curve.metric_time_s, values: curve.metric},
-  ], {format: plainText, tick: (value) => String(Number(value.toPrecision(3)))});
+  ], {format: plainText, tick: (value) => String(Number(value.toPrecision(3))), log: logarithmic.has('accuracy')});
   else drawLines(byId('accuracy-chart'), [
     ...(measuresMap() ? [] : [{name: 'training', tone: 'blue', times: curve.time_s, values: curve.train_accuracy}]),
     {name: 'test', tone: 'green good', dashed: true, dots: curve.test_time_s.length < 60, times: curve.test_time_s, values: curve.test_accuracy},
@@ -158,7 +162,7 @@ function showStaleness() {
   const buckets = status.asynchrony.staleness;
   // Many empty ones at the end of a long tail are of no use.
   drawColumns(byId('staleness-chart'), buckets.map((one) => ({name: one.from === one.to ? String(one.from) : one.from + '+', value: one.answers})),
-    {label: 'Pushes by staleness', format: short, axis: 'versions applied since the pull'});
+    {label: 'Pushes by staleness', format: short, axis: 'versions applied since the pull', log: logarithmic.has('staleness')});
 }
 
 const orderOf = (worker) => worker.state === 'dead' && worker.silent_s < 600 ? 0 : worker.state === 'live' || worker.state === 'joining' ? 1 : worker.state === 'standby' ? 2 : 3;
@@ -318,6 +322,61 @@ function show() {
   for (const part of [showHead, showAlerts, showProgress, showCurves, showStaleness, showWorkers, showServers, showNodes, showCheckpoints, showEvents]) part();
 }
 
+// --- Settings and logs: asked for when somebody opens them ---
+
+// The answer, or null.
+async function ask(path) {
+  try {
+    const answer = await fetch(path, {cache: 'no-store', signal: AbortSignal.timeout(POLL_MS)});
+    return answer.ok ? answer : null;
+  } catch (error) {
+    return null;
+  }
+}
+
+function showSettings(id, settings) {
+  fill(byId(id).tBodies[0], settings, (one) => one.key, () => cells(2, []), (row, one) => {
+    setText(row.cells[0], one.key);
+    setText(row.cells[1], one.value);
+    row.cells[1].title = one.value;
+  });
+}
+
+async function loadSettings() {
+  if (settingsKnown || !byId('settings').open) return;
+  settingsKnown = true;
+  const answer = await ask('api/settings');
+  // Opened again, it tries again.
+  if (answer === null) { settingsKnown = false; return; }
+  const settings = (await answer.json()).settings;
+  showSettings('settings-set', settings.filter((one) => !one.default));
+  showSettings('settings-default', settings.filter((one) => one.default));
+}
+
+async function loadLogs() {
+  if (!byId('logs').open || document.hidden) return;
+  logAskedAt = Date.now();
+  const list = await ask('api/logs'), names = byId('log-name'), note = byId('log-note');
+  if (list === null) { setText(note, 'no answer'); return; }
+  const logs = (await list.json()).logs, chosen = names.value;
+  const said = JSON.stringify(logs.map((one) => one.name));
+  if (names.dataset.said !== said) {
+    names.dataset.said = said;
+    names.replaceChildren();
+    for (const one of logs) element('option', '', one.name, names).value = one.name;
+    if (logs.some((one) => one.name === chosen)) names.value = chosen;
+  }
+  if (logs.length === 0) { setText(note, 'the run folder has none'); return; }
+  const name = names.value, answer = await ask('api/logs?name=' + encodeURIComponent(name));
+  // Another one may have been chosen meanwhile.
+  if (name !== names.value) return;
+  setText(note, answer === null ? 'no answer' : 'as of ' + clock(Date.now()));
+  if (answer === null) return;
+  const place = byId('log-text'), atEnd = place.scrollTop + place.clientHeight >= place.scrollHeight - 4;
+  setText(place, await answer.text());
+  if (atEnd) place.scrollTop = place.scrollHeight;
+}
+
 // --- News ---
 
 function hear(text) {
@@ -367,17 +426,25 @@ function tick() {
   const now = Date.now();
   if (stream === null && now - streamClosedAt > STREAM_AGAIN_MS) follow();
   if (now - heardAt > POLL_MS && now - polledAt > POLL_MS) poll();
+  if (now - logAskedAt > POLL_MS) loadLogs();
 }
 
 byId('workers-all').addEventListener('click', () => { allWorkers = !allWorkers; show(); });
-byId('loss-log').addEventListener('click', () => {
-  logLoss = !logLoss;
-  byId('loss-log').setAttribute('aria-pressed', String(logLoss));
-  show();
-});
+for (const button of document.querySelectorAll('button[data-chart]')) {
+  button.addEventListener('click', () => {
+    const chart = button.dataset.chart;
+    if (!logarithmic.delete(chart)) logarithmic.add(chart);
+    button.setAttribute('aria-pressed', String(logarithmic.has(chart)));
+    show();
+  });
+}
+byId('settings').addEventListener('toggle', loadSettings);
+byId('logs').addEventListener('toggle', loadLogs);
+byId('log-name').addEventListener('change', () => { setText(byId('log-text'), ''); loadLogs(); });
 document.addEventListener('visibilitychange', () => { if (!document.hidden) show(); });
 let resized = 0;
 window.addEventListener('resize', () => { cancelAnimationFrame(resized); resized = requestAnimationFrame(show); });
 setInterval(tick, TICK_MS);
 follow();
 poll();
+loadSettings();
