@@ -27,7 +27,7 @@ from gpt_lora import SIZES, Tokens, pretrained, with_adapters
 from peft import PeftModel
 from safetensors.torch import load_file
 
-base, folder, text, expected = *sys.argv[2:5], float(sys.argv[5])
+base, folder, text, expected, tolerance = *sys.argv[2:5], *map(float, sys.argv[5:])
 weights = load_file(f"{folder}/model.safetensors")
 assert len(weights) == 4 and all(".lora_" in name for name in weights), list(weights)
 model = with_adapters(pretrained(base, "tiny"))
@@ -40,7 +40,8 @@ with torch.no_grad():
     loss = model(**batch).loss.item()
     with model.disable_adapter():
         before = model(**batch).loss.item()
-assert abs(loss - expected) < 0.05 and loss < before - 0.05, (loss, expected, before)
+print(f"{folder}: loss {loss}, in the run {expected}, without adapters {before}")
+assert abs(loss - expected) < tolerance and loss < before - 0.01, (loss, expected, before)
 """
 
 class Integrations(launch_test.Launched):
@@ -82,10 +83,10 @@ class LanguageModels(launch_test.Launched):
         self.text = self.folder / "text"
         self.text.write_bytes(said.stdout[:TEXT_BYTES])
 
-    def train(self, script, job, *arguments):
+    def train(self, script, job, *arguments, flags=()):
         """The run, and its test loss."""
         examples = launch_test.OPTIONS.examples
-        run = self.launch(examples / script, job=examples / job, arguments=["--text", str(self.text), *arguments])
+        run = self.launch(examples / script, *flags, job=examples / job, arguments=["--text", str(self.text), *arguments])
         self.assertEqual(run.wait(240), 0, run.diagnosis())
         for name in ("worker-1", "worker-2"):
             self.assertIn("steps: training is complete", self.log(run, name), run.diagnosis())
@@ -108,12 +109,15 @@ class LanguageModels(launch_test.Launched):
         self.assertLess(loss, 3.2, run.diagnosis())
         base = run.folder.rename(self.folder / "base") / "model.safetensors"
         self.take("ps1:1-ps150:6")
-        for number, options in enumerate(([], ["--bf16", "--loaders", "2"])):
+        # Adapters gain several times what READ_BACK asks for in two epochs, however well the base was trained.
+        epochs = ["--set", "training.epochs=2"]
+        # READ_BACK computes in float32. A base in bfloat16 has a slightly different loss.
+        for number, (options, tolerance) in enumerate((([], 1e-3), (["--bf16", "--loaders", "2"], 1e-2))):
             with self.subTest(options):
-                run, loss = self.train("gpt_lora.py", "gpt-lora.yaml", "--base", str(base), *options)
+                run, loss = self.train("gpt_lora.py", "gpt-lora.yaml", "--base", str(base), *options, flags=epochs)
                 folder = run.folder.rename(self.folder / f"lora-{number}")
-                command = [sys.executable, "-B", "-c", READ_BACK, launch_test.OPTIONS.examples, base, folder, self.text, str(loss)]
-                subprocess.run(command, check=True, timeout=60)
+                command = [sys.executable, "-B", "-c", READ_BACK, launch_test.OPTIONS.examples, base, folder, self.text]
+                subprocess.run([*command, str(loss), str(tolerance)], check=True, timeout=60)
 
 
 if __name__ == "__main__":

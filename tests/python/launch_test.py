@@ -123,7 +123,9 @@ class Launch(Launched):
         script = self.folder / "node.py"
         script.write_text(
             OWN_WORK.split("if pathlib", maxsplit=1)[0]
-            + "print('seat', worker.local_rank, worker.local_world_size, worker.batch_size, worker.rank, worker.reason)\n"
+            # Both scripts write to one log: a line is one write.
+            + "seat = (worker.local_rank, worker.local_world_size, worker.batch_size, worker.rank, worker.reason)\n"
+            "sys.stdout.write(' '.join(map(str, ('seat', *seat))) + '\\n')\n"
         )
         flags = ["--per-node", "2", "--node-group", "--set", "training.epochs=1", "--set", "training.batch_size=8"]
         run = self.launch(script, *flags)
