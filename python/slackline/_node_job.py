@@ -42,6 +42,8 @@ class NodeJob:
         self._leads = group.rank == 0
         self._view: View = job.view()
         self.is_open = False
+        # Samples of the range that all processes have taken.
+        self.taken = 0
         self._pushes: list[torch.Tensor] = []
         # The step that all have agreed on, and how many of its samples are this process's.
         self._plan: Message = {}
@@ -139,10 +141,12 @@ class NodeJob:
             self._end(str(left))
             return "ended"
         self._fresh = True
+        self.taken += self._plan["total"]
         return outcome
 
     def skip(self, samples: int) -> None:
         del samples
+        self.taken += self._plan["total"]
         if self._leads:
             self._job.skip(self._plan["total"])
 
@@ -307,18 +311,21 @@ class NodeJob:
             return task  # the others wait
         tasks = [[*task] for _ in range(self._group.size)]
         if task[0] == "range":
-            _, epoch, batch, samples = task
+            _, epoch, batch, samples, begin = task
             self._range, self._in_order = (len(samples), batch), True
             self._done = [0] * self._group.size
-            tasks = [["range", epoch, batch, _share(samples, batch, rank, self._group.size)] for rank in range(self._group.size)]
+            shares = [_share(samples, batch, rank, self._group.size) for rank in range(self._group.size)]
+            tasks = [["range", epoch, batch, share, begin] for share in shares]
         self._view = self._job.view()
         self._group.tell([{"view": self._view, "task": one} for one in tasks[1:]])
         self._fresh = True
+        self.taken = 0
         return tuple(tasks[0])
 
     def _hear_draw(self) -> tuple[Any, ...]:
         task = self._hear()["task"]
         self._fresh = True
+        self.taken = 0
         return tuple(task)
 
     def _lead(self, call: Callable[[], Result]) -> Result:

@@ -177,7 +177,8 @@ class Optimizer(torch.optim.Optimizer):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-            self._worker.report(loss=float(loss))
+            if loss is not None:
+                self._worker.report(loss=float(loss))
         for name, one in self._frozen:
             if one.requires_grad:
                 raise RuntimeError(

@@ -131,6 +131,9 @@ class Worker:
         # The range that is being trained: which samples, and how many of them were in a step.
         self._samples: Sequence[int] = ()
         self._stepped = 0
+        # Place of its first sample in the epoch; and of the next step's first sample in the job, in samples.
+        self._begin = 0
+        self._place = 0
         # Over all ranges: samples that the sampler has given, that batches() has passed on, and that were in a step.
         self._drawn = 0
         self._delivered: Optional[int] = None
@@ -185,6 +188,12 @@ class Worker:
     def epochs(self) -> int:
         """Number of epochs of the job: training.epochs."""
         return self._job.epochs
+
+    @property
+    def progress(self) -> float:
+        """Share of the job's samples that lie before this worker's next step, from 0 to 1: the job's, whoever trains them, also
+        after a restart or a resume. Never decreases. 0 before the first sample is drawn."""
+        return min(1.0, self._place / (self.epochs * len(self._sampler))) if self._sampler else 0.0
 
     @property
     def batch_size(self) -> int:
@@ -423,6 +432,11 @@ class Worker:
             raise FailedPreconditionError("this worker has an optimizer already; allowed is one a worker")
         self._optimizer = optimizer
 
+    def _note_place(self) -> None:
+        # Samples that are handed out again, after a worker has died, lie before others.
+        stepped = self._stepped if self._node is None else self._node.taken
+        self._place = max(self._place, self._epoch * len(self._sampler or ()) + self._begin + stepped)
+
     @property
     def _given(self) -> int:
         """Over all ranges: samples that the script has."""
@@ -459,6 +473,7 @@ class Worker:
         count = self._given - self._taken if samples is None else int(samples)
         self._taken += count
         self._stepped += count
+        self._note_place()
         self._range_in_order = False
         self._job.skip(count)
 
@@ -481,6 +496,7 @@ class Worker:
             self._since = time.monotonic()
         self._taken += count
         self._stepped += count
+        self._note_place()
         self._over = outcome == "ended"
         if outcome == "rejoined":
             self._samples = ()
@@ -522,7 +538,8 @@ class Worker:
             self._stepped = 0
             self._range_in_order = task[0] == "range"
             if task[0] == "range":
-                self._epoch, self._samples = task[1], task[3]
+                _, self._epoch, _, self._samples, self._begin = task
+                self._note_place()
                 return True
             if task[0] == "end":
                 return False

@@ -128,7 +128,7 @@ class Job {
     Check(task.status());
     if (const auto* range = std::get_if<worker::EmbeddedRange>(&*task)) {
       const worker::RangeWork& work = range->work;
-      return nb::make_tuple("range", work.epoch, work.batch_size, nb::cast(range->samples));
+      return nb::make_tuple("range", work.epoch, work.batch_size, nb::cast(range->samples), work.begin);
     }
     if (const auto* evaluation = std::get_if<worker::EvaluationWork>(&*task)) {
       evaluation_ = *evaluation;

@@ -140,18 +140,25 @@ class NodeGroups(package_test.Base):
     def test_schedule_and_named_figures_are_those_of_the_node(self):
         def body(worker, rank):
             steps = iter(range(100))
+            places = progress[worker.local_world_size, rank] = []
 
             def before_step(worker, optimizer):
+                places.append(worker.progress)
                 worker.report(perplexity=10.0 + rank)
                 optimizer.param_groups[0]["lr"] = 0.5 ** (1 + next(steps) // 4)
 
             return train(worker, integers(17), before_step=before_step)
 
+        progress = {}
         weights, clock, _ = self.trained(1, body, epochs=3)[0]
         self.assertEqual(clock, 9)
         for result in self.trained(2, body, epochs=3):
             self.assertNotIsInstance(result, Exception, result)
             self.assertEqual((result[0].tolist(), result[1]), (weights.tolist(), clock))
+        self.assertEqual(progress[1, 0], [place / 51 for place in (0, 8, 16, 17, 25, 33, 34, 42, 50)])
+        self.assertEqual(progress[2, 1], progress[1, 0])
+        # Process 0 has no sample of the last batch of an epoch.
+        self.assertEqual(progress[2, 0], [place / 51 for place in (0, 8, 17, 25, 34, 42)])
 
     def test_figures_are_means_over_the_samples_of_those_who_report_them(self):
         step = {"overflowed": False, "loss": None, "accuracy": None, "rates": []}

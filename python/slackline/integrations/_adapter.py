@@ -1,50 +1,12 @@
-"""What libraries insist on: a torch.optim.Optimizer, and a loader that they iterate over themselves."""
+"""What libraries insist on: learning rates in an optimizer of theirs, and a loader that they iterate over themselves."""
 
 from __future__ import annotations
 
-from typing import Any, Callable, Iterator, Optional
+from typing import Any, Callable, Iterator
 
 import torch
-from torch import nn
 
 from .. import Optimizer, Worker
-
-
-class TorchOptimizer(torch.optim.Optimizer):
-    """Its step() pushes, and has the newest weights in the model. It has no state and no learning rate of its own: those
-    are the job's, and kept in its checkpoints.
-
-    overlap: as slackline.Optimizer has it.
-    """
-
-    def __init__(self, model: nn.Module, worker: Worker, *, accumulate: int = 1, overlap: bool = True) -> None:
-        self.exchange = Optimizer(model, worker, accumulate=accumulate, overlap=overlap)
-        trained = [one for one in model.parameters() if one.requires_grad]
-        super().__init__(trained, {"lr": 1.0})
-
-    @property
-    def _step_supports_amp_scaling(self) -> bool:
-        return self.exchange._step_supports_amp_scaling
-
-    def zero_grad(self, set_to_none: bool = True) -> None:
-        self.exchange.zero_grad(set_to_none)
-
-    def step(self, closure: Optional[Callable[[], Any]] = None) -> Any:  # type: ignore[override,unused-ignore]
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
-            if loss is not None:
-                self.exchange._worker.report(loss=float(loss))
-        # A GradScaler sets attributes of this optimizer; the exchange reads its own.
-        told = {name: value for name, value in vars(self).items() if name in ("grad_scale", "found_inf")}
-        vars(self.exchange).update(told)
-        try:
-            self.exchange.step()
-        finally:
-            for name in told:
-                delattr(self.exchange, name)
-        return loss
 
 
 class Passes:
@@ -62,6 +24,69 @@ class Passes:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._loader, name)
+
+
+class Schedule:
+    """A scheduler of torch whose place is the job's, not the number of times that a library calls step().
+
+    Args:
+        scheduler: torch.optim.lr_scheduler.LRScheduler, of any optimizer.
+        place: Returns the number of steps that the scheduler should have taken.
+    """
+
+    def __init__(self, scheduler: Any, place: Callable[[], int]) -> None:
+        self._scheduler = scheduler
+        self._place = place
+        # No step of an optimizer need come before those of the scheduler, which warns of that.
+        scheduler.optimizer._opt_called = True
+
+    def step(self, *args: Any) -> None:
+        """Does nothing: follow() comes before each push."""
+
+    def follow(self) -> None:
+        while self._scheduler.last_epoch < self._place():
+            self._scheduler.step()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._scheduler, name)
+
+
+def steps_in_job(worker: Worker) -> int:
+    """Steps of the job if one worker takes them all."""
+    assert worker._sampler is not None
+    return -(-worker.epochs * len(worker._sampler) // _samples_of_step(worker))
+
+
+def step_of_job(worker: Worker) -> int:
+    """Number of the worker's next step among steps_in_job(), by its samples."""
+    return worker._place // _samples_of_step(worker)
+
+
+def _samples_of_step(worker: Worker) -> int:
+    processes = 1 if worker._node is None else worker.local_world_size
+    return worker.batch_size * processes * worker.accumulate
+
+
+def copy_rates(source: torch.optim.Optimizer, target: Optimizer) -> None:
+    """Sets the learning rates of `target` to those that the same parameters have in `source`.
+
+    Raises:
+        ValueError: Parameters of one group of the job have several rates, or one has none.
+    """
+    rates = {one: group["lr"] for group in source.param_groups for one in group["params"]}
+    for group in target.param_groups:
+        found = sorted({rates.get(one, -1.0) for one in group["params"]})
+        if found[0] < 0:
+            raise ValueError(
+                f"a trained parameter of group {group['name']} is not in the optimizer of configure_optimizers, whose "
+                "learning rates count as it has a scheduler"
+            )
+        if len(found) > 1:
+            raise ValueError(
+                f"parameters of group {group['name']} have learning rates {found} in configure_optimizers; allowed is one "
+                "for each group of the job's optimizer.groups"
+            )
+        group["lr"] = found[0]
 
 
 def check_steps(accumulate: int, worker: Worker) -> None:

@@ -7,8 +7,9 @@
         loader = DataLoader(data, batch_size=worker.batch_size, sampler=worker.sampler(len(data)))
         lightning.Trainer(strategy=strategy, max_epochs=-1, ...).fit(module, loader)
 
-The job decides about epochs (max_epochs=-1), optimizer, schedule and checkpoints (enable_checkpointing=False). Optimizers and
-schedules of configure_optimizers have no effect.
+The job decides about epochs (max_epochs=-1), optimizer and checkpoints (enable_checkpointing=False). The learning rate is the job's, too,
+unless configure_optimizers returns a scheduler: then each push has the rates of its optimizer, by that scheduler. Nothing else of that
+optimizer has an effect.
 """
 
 from __future__ import annotations
@@ -19,9 +20,10 @@ import lightning
 import torch
 from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.strategies import SingleDeviceStrategy
+from lightning.pytorch.utilities.model_helpers import is_overridden
 
-from .. import Worker
-from ._adapter import Passes, TorchOptimizer, check_steps
+from .. import Optimizer, Worker
+from ._adapter import Passes, Schedule, check_steps, copy_rates, step_of_job, steps_in_job
 
 Measure = Callable[[lightning.LightningModule], Optional[Mapping[str, float]]]
 
@@ -29,7 +31,14 @@ Measure = Callable[[lightning.LightningModule], Optional[Mapping[str, float]]]
 class SlacklineStrategy(SingleDeviceStrategy):
     """Strategy of a Lightning Trainer whose gradients go to the servers. Training ends with the job.
 
-    fit() raises ValueError if accumulate_grad_batches differs from training.accumulate, or if optimization is manual.
+    A scheduler of configure_optimizers is where the job is, however many workers there are, and after a restart or a resume: a
+    step is one batch of the job (training.batch_size x training.accumulate samples, whoever trains them), an epoch the job's. In
+    configure_optimizers, trainer.estimated_stepping_batches is the job's number of steps, if the worker's sampler was made
+    before fit(). A module that overrides lr_scheduler_step has its schedulers where it steps them itself.
+
+    fit() raises ValueError if accumulate_grad_batches differs from training.accumulate, if optimization is manual, for a scheduler
+    that depends on a metric (ReduceLROnPlateau), and if the parameters of one group of the job's optimizer.groups have
+    several learning rates in configure_optimizers.
 
     Args:
         worker: Worker from slackline.connect(). The caller lets it leave.
@@ -79,12 +88,57 @@ class SlacklineStrategy(SingleDeviceStrategy):
         # Clipping here changes gradients between backward and the push, as a GradScaler does.
         scaled = getattr(self.precision_plugin, "scaler", None) is not None
         overlap = not trainer.gradient_clip_val and accumulate == 1 and not scaled
-        self.optimizers = [TorchOptimizer(module, self.worker, accumulate=accumulate, overlap=overlap)]
-        self.lr_scheduler_configs = []
+        optimizer = Optimizer(module, self.worker, accumulate=accumulate, overlap=overlap)
+        self._configure(trainer)
+        if self.lr_scheduler_configs:
+            self._keep_schedule(optimizer, is_overridden("lr_scheduler_step", module))
+        self.optimizers = [optimizer]
         measure = self._measure
         if measure is not None:
             self.worker.evaluation(lambda: measure(module), samples=self._test_samples)
         trainer.callbacks.append(_EndWithTheJob(self.worker))  # type: ignore[attr-defined]
+
+
+    def _configure(self, trainer: lightning.Trainer) -> None:
+        """Has optimizers and schedulers of configure_optimizers, which asks the Trainer for its number of steps."""
+        loop = trainer.fit_loop.epoch_loop
+        steps_max = loop.max_steps
+        if self.worker._sampler is not None:
+            loop.max_steps = steps_in_job(self.worker)
+        try:
+            super().setup_optimizers(trainer)
+        finally:
+            loop.max_steps = steps_max
+
+    def _keep_schedule(self, optimizer: Optimizer, by_module: bool) -> None:
+        own = self.optimizers[0]
+        schedules = []
+        for config in [] if by_module else self.lr_scheduler_configs:
+            if config.reduce_on_plateau:
+                raise ValueError(
+                    f"found {type(config.scheduler).__name__}; allowed is a scheduler without a metric: one worker measures at a time"
+                )
+            count = self._epoch if config.interval == "epoch" else self._step
+            schedules.append(Schedule(config.scheduler, _every(config.frequency, count)))
+            config.scheduler = schedules[-1]  # type: ignore[assignment]
+
+        def before_push(*args: Any) -> None:
+            for one in schedules:
+                one.follow()
+            copy_rates(own, optimizer)
+
+        before_push()
+        optimizer.register_step_pre_hook(before_push)
+
+    def _step(self) -> int:
+        return step_of_job(self.worker)
+
+    def _epoch(self) -> int:
+        return self.worker.epoch
+
+
+def _every(frequency: int, count: Callable[[], int]) -> Callable[[], int]:
+    return lambda: count() // frequency
 
 
 class _EndWithTheJob(Callback):

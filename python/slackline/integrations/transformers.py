@@ -8,28 +8,68 @@
         trainer.train()
 
 The job decides, whatever the arguments say, about epochs (num_train_epochs, max_steps), batch size (per_device_train_batch_size),
-learning rate, schedule, weight decay, checkpoints (save_strategy), and the evaluations whose results the run shows.
+optimizer and weight decay, checkpoints (save_strategy), and the evaluations whose results the run shows. Learning rate and schedule are
+the job's, too, unless the arguments name any.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import re
 import warnings
-from typing import Any, Mapping, Optional, Sized, cast
+from typing import Any, Iterable, Mapping, Optional, Sized, cast
 
 import torch
 from torch.utils.data import DataLoader
-from transformers import PrinterCallback, Trainer, TrainerCallback
+from transformers import PrinterCallback, SchedulerType, Trainer, TrainerCallback
 from transformers.trainer_callback import ProgressCallback
 
-from .. import Worker, _core
-from ._adapter import Passes, TorchOptimizer, check_steps
+from .. import Optimizer, Worker, _core
+from ._adapter import Passes, Schedule, check_steps, step_of_job, steps_in_job
 
 # The job says when it is over.
 _STEPS_MAX = 2**31 - 1
 # Figures that the trainer adds to those of an evaluation.
 _SPEED = ("eval_runtime", "eval_samples_per_second", "eval_steps_per_second", "eval_model_preparation_time")
+# Arguments that make a schedule, of which one that differs from the library's default makes the schedule the script's.
+_SCHEDULE = ("learning_rate", "lr_scheduler_type", "lr_scheduler_kwargs", "warmup_steps", "warmup_ratio")
+# Schedules that depend on evaluations of the trainer's own.
+_BY_METRIC = ("reduce_lr_on_plateau", "greedy")
+# Arguments that say what the job says, and how.
+_THE_JOBS = {
+    "num_train_epochs": "training.epochs",
+    "max_steps": "training.epochs",
+    "per_device_train_batch_size": "training.batch_size",
+    "weight_decay": "optimizer.weight_decay",
+    "adam_beta1": "optimizer.beta1",
+    "adam_beta2": "optimizer.beta2",
+    "adam_epsilon": "optimizer.epsilon",
+}
+
+
+def _named(args: Any, names: Iterable[str]) -> list[str]:
+    """Those of the arguments that differ from the library's defaults."""
+    named = []
+    for field in dataclasses.fields(args):
+        default = field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
+        if field.name in names and (getattr(args, field.name) or None) != (default or None):
+            named.append(field.name)
+    return named
+
+
+class _JobSchedule:
+    """What the trainer has in the place of a scheduler where learning rates are the job's."""
+
+    def step(self) -> None: ...
+
+    def get_last_lr(self) -> list[float]:
+        return [math.nan]  # log() leaves it out
+
+    def state_dict(self) -> dict[str, Any]:
+        return {}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None: ...
 
 
 class _EndWithTheJob(TrainerCallback):
@@ -54,6 +94,12 @@ class SlacklineTrainer(Trainer):
     It computes on the device that TrainingArguments finds, and on one GPU where there are several: start a script for each
     (`slackline launch --per-node`).
 
+    The learning rate is the job's, by its schedule, unless learning_rate, lr_scheduler_type, lr_scheduler_kwargs or warmup_steps of the
+    arguments differ from the library's defaults. Then all pushes have the rates of the arguments' schedule, and a log line says
+    so. It begins at learning_rate, times the lr_factor of a group of the job's, or without a learning_rate at the job's. A step
+    of that schedule is one batch of the job (training.batch_size x training.accumulate samples, whoever trains them): it is where the job
+    is, however many workers there are, and after a restart or a resume. warmup_steps below 1 is a part of all.
+
     The trainer measures its eval_dataset when the scheduler asks for an evaluation. `loss` is eval_loss. The numbers that
     compute_metrics returns come under their names, as Worker.evaluation() takes them, in lower case and with _ for other signs.
     Numbers that are not finite, and those beyond 32, are left out with a warning. Without an `accuracy` among them, the job has
@@ -65,7 +111,8 @@ class SlacklineTrainer(Trainer):
         **kwargs: Arguments of transformers.Trainer.
 
     Raises:
-        ValueError: gradient_accumulation_steps differs from training.accumulate, or train_dataset has no length.
+        ValueError: gradient_accumulation_steps differs from training.accumulate, train_dataset has no length, lr_scheduler_type depends
+            on a metric, or an optimizer was given.
     """
 
     def __init__(self, *args: Any, worker: Worker, **kwargs: Any) -> None:
@@ -78,6 +125,13 @@ class SlacklineTrainer(Trainer):
         check_steps(self.args.gradient_accumulation_steps, worker)
         if self.train_dataset is None or not hasattr(self.train_dataset, "__len__"):
             raise ValueError("found no train_dataset with a length; the scheduler hands out its samples by number")
+        if self.optimizer is not None or self.lr_scheduler is not None:
+            raise ValueError("found optimizers=...; allowed is none: the job has the optimizer, TrainingArguments the schedule")
+        self._schedule_of = _named(self.args, _SCHEDULE)
+        kind = SchedulerType(self.args.lr_scheduler_type).value
+        if kind in _BY_METRIC:
+            raise ValueError(f"found lr_scheduler_type={kind}; allowed is one without a metric: one worker measures at a time")
+        self._warn_of_the_jobs()
         self.args.max_steps = _STEPS_MAX
         self.args.save_strategy = "no"  # type: ignore[assignment,unused-ignore]
         self.add_callback(_EndWithTheJob(worker))
@@ -91,16 +145,39 @@ class SlacklineTrainer(Trainer):
             # Clipping here changes gradients between backward and the push, as a GradScaler does.
             overlap = not self.args.max_grad_norm and accumulate == 1 and not self.args.fp16
             assert isinstance(self.model, torch.nn.Module)
-            self.optimizer = TorchOptimizer(self.model, self.worker, accumulate=accumulate, overlap=overlap)
+            self.optimizer = self._exchange = Optimizer(self.model, self.worker, accumulate=accumulate, overlap=overlap)
             if self.eval_dataset is not None:
                 self.worker.evaluation(self._measure, samples=len(cast(Sized, self.eval_dataset)))
         return self.optimizer
 
     def create_scheduler(self, *args: Any, **kwargs: Any) -> Any:
-        assert self.optimizer is not None
         if self.lr_scheduler is None:
-            self.lr_scheduler = torch.optim.lr_scheduler.LambdaLR(self.optimizer, lambda step: 1.0)
+            self.lr_scheduler = self._script_schedule() if self._schedule_of else cast(Any, _JobSchedule())
         return self.lr_scheduler
+
+    def _script_schedule(self) -> Any:
+        exchange = self._exchange
+        job_lr = exchange.defaults["lr"]
+        if "learning_rate" in self._schedule_of:
+            for group in exchange.param_groups:
+                group["lr"] = self.args.learning_rate * (group["lr"] / job_lr if job_lr > 0 else 1)
+        steps = steps_in_job(self.worker)
+        schedule = Schedule(super().create_scheduler(steps, exchange), lambda: step_of_job(self.worker))
+        schedule.follow()
+        exchange.register_step_pre_hook(lambda *_: schedule.follow())
+        print(
+            f"{self.worker.name}: the learning rate is that of TrainingArguments ({', '.join(self._schedule_of)}), over the "
+            f"{steps} steps of the job; optimizer.lr and optimizer.schedule of the job do not count",
+            flush=True,
+        )
+        return schedule
+
+    def _warn_of_the_jobs(self) -> None:
+        known = {"num_train_epochs": self.worker.epochs, "per_device_train_batch_size": self.worker.batch_size}
+        named = [name for name in _named(self.args, _THE_JOBS) if getattr(self.args, name) != known.get(name)]
+        if named:
+            said = ", ".join(f"{name} ({_THE_JOBS[name]})" for name in named)
+            warnings.warn(f"the job decides, and these arguments change nothing: {said}", stacklevel=3)
 
     def get_train_dataloader(self) -> DataLoader[Any]:
         assert self.train_dataset is not None
@@ -127,7 +204,8 @@ class SlacklineTrainer(Trainer):
         return loss
 
     def log(self, logs: dict[str, float], *args: Any, **kwargs: Any) -> None:
-        logs.pop("learning_rate", None)  # the job's
+        if not self._schedule_of:
+            logs.pop("learning_rate", None)  # the job's
         super().log(logs, *args, **kwargs)
 
     def _measure(self) -> Optional[Mapping[str, float]]:
