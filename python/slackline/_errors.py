@@ -107,6 +107,8 @@ class InternalError(Error, RuntimeError):
     code = "INTERNAL"
 
 
+for _class in (Error, *Error.__subclasses__()):
+    _class.__module__ = "slackline"  # in tracebacks they have the names that scripts have for them
 _BY_CODE: dict[str, type[Error]] = {one.code: one for one in Error.__subclasses__()}
 
 

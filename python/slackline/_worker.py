@@ -508,7 +508,7 @@ class Worker:
                 f"a step needs samples, and {count} were drawn from worker.sampler() since the last one"
             )
         if self._loss is not None and not math.isfinite(self._loss):
-            raise FailedPreconditionError(f"the loss that was reported is {self._loss}")
+            raise FailedPreconditionError(f"found loss={self._loss} in a report; allowed is a finite number. Nothing was pushed")
 
     # --- what the sampler calls ---
 

@@ -289,6 +289,7 @@ class Errors(Base):
         self.assertIn(str(raised.exception), said.stderr)
         self.assertIsInstance(raised.exception, slackline.Error)
         self.assertEqual(raised.exception.code, "INVALID_ARGUMENT")
+        self.assertEqual(str(type(raised.exception)), "<class 'slackline.InvalidArgumentError'>")
         with self.assertRaises(FileNotFoundError):
             slackline.connect("127.0.0.1:1", str(self.folder / "none.yaml"))
         with self.assertRaisesRegex(ValueError, "found no address and no job"):
@@ -370,6 +371,10 @@ class Errors(Base):
             batches = iter(DataLoader(data(), batch_size=8, sampler=worker.sampler(48)))
             next(batches)
             worker.alive()
+            worker.report(loss=float("nan"))
+            with self.assertRaisesRegex(slackline.FailedPreconditionError, "found loss=nan in a report; allowed is a finite number"):
+                optimizer.step()
+            worker.report(loss=1.0)
             model.weight.grad = torch.full((1, 4), torch.nan)
             with self.assertRaisesRegex(
                 slackline.InternalError, "the gradient's norm is nan; nothing of it was applied"
