@@ -2,15 +2,18 @@
 #include <CLI/CLI.hpp>
 #include <cstdint>
 #include <cstdio>
+#include <filesystem>
 #include <string>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "cli/base/command.h"
 #include "cli/base/complain.h"
+#include "cli/base/sibling.h"
 #include "cli/commands/check.h"
 #include "cli/commands/checkpoints.h"
 #include "cli/commands/credentials.h"
@@ -131,6 +134,12 @@ int Main(int argc, char** argv) {
 
 int RunProgram(int argc, char** argv) {
   rpc::SilenceGrpcLog();
+  // pip's command slackline-worker starts this program under that name, so that a missing LibTorch is named.
+  if (argc > 0 && std::filesystem::path(argv[0]).filename() == kWorkerProgram) {
+    log::InitialiseCommand(kWorkerProgram);
+    const absl::StatusOr<std::filesystem::path> worker = Sibling(kWorkerProgram);
+    return Fail(worker.ok() ? Become(*worker, {argv + 1, argv + argc}) : worker.status());
+  }
   log::InitialiseCommand("slackline");
   return FinishStdout(Main(argc, argv));
 }

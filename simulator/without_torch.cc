@@ -5,7 +5,7 @@ namespace slackline::simulator {
 absl::StatusOr<std::unique_ptr<Computation>> MakeTorchComputation(const worker::WorkerConfig&, uint32_t) {
   return absl::UnimplementedError(
       "this slackline-simulator is built without LibTorch and computes no gradients; allowed is --no-gradients, or an "
-      "installation with LibTorch (slackline help install)");
+      "installation with LibTorch: pip install 'slackline[worker]' beside a wheel, else slackline help install");
 }
 
 }  // namespace slackline::simulator

@@ -139,7 +139,7 @@ int Evaluate(const EvaluateOptions& options) {
                      options.weights.empty() ? "; allowed is a run that is done, or --checkpoint newest"
                                              : "; allowed is a safetensors file")));
   }
-  const absl::StatusOr<fs::path> worker = Sibling("slackline-worker");
+  const absl::StatusOr<fs::path> worker = Sibling(kWorkerProgram);
   if (!worker.ok()) return Complain(worker.status());
   const std::string out = options.out.empty() ? (scratch.path() / "report").string() : options.out;
   std::vector<std::string> command = {

@@ -6,10 +6,12 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "cli/base/complain.h"
@@ -49,7 +51,10 @@ AddedCommand AddPackage(CLI::App& app, const char* name, const char* what, const
 }
 
 int Simulate(const std::vector<std::string>& arguments) {
-  const auto program = Sibling("slackline-simulator");
+  // Without gradients the simulator needs no LibTorch, and a wheel's own starts at once.
+  const bool gradients = !absl::c_linear_search(arguments, "--no-gradients");
+  absl::StatusOr<std::filesystem::path> program = Sibling(gradients ? kTorchSimulator : kSimulator);
+  if (absl::IsNotFound(program.status())) program = Sibling(kSimulator);
   const absl::Status status = program.ok() ? Become(*program, arguments) : program.status();
   std::fprintf(stderr, "slackline simulate: %s\n", std::string(status.message()).c_str());
   return kExitFailed;

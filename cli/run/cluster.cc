@@ -1,7 +1,5 @@
 #include "cli/run/cluster.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cmath>
 #include <system_error>
@@ -11,7 +9,8 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
+#include "absl/types/span.h"
+#include "cli/base/sibling.h"
 #include "cli/run/node_scripts.h"
 #include "cli/run/script.h"
 #include "cli/run/seat.h"
@@ -48,30 +47,13 @@ constexpr absl::Duration kYoung = absl::Seconds(10);
 constexpr char kEnv[] = "/usr/bin/env";
 constexpr absl::Duration kNewestStatusTimeout = absl::Seconds(2);
 
-constexpr char kSchedulerProgram[] = "slackline-scheduler", kServerProgram[] = "slackline-ps",
-               kWorkerProgram[] = "slackline-worker";
+constexpr char kSchedulerProgram[] = "slackline-scheduler", kServerProgram[] = "slackline-ps";
 
 // Returns the names of the programs that a run of the job needs.
 std::vector<std::string> ProgramsOf(const job::Job& job) {
   std::vector<std::string> programs = {kSchedulerProgram, kServerProgram};
   if (!RunsScripts(job)) programs.push_back(kWorkerProgram);
   return programs;
-}
-
-// The folder of this program, which has all of these.
-absl::StatusOr<fs::path> FolderWith(const std::vector<std::string>& programs) {
-  std::error_code error;
-  const fs::path self = fs::read_symlink("/proc/self/exe", error);
-  if (error) return absl::NotFoundError("cannot tell where this program is: /proc/self/exe is not readable");
-  const fs::path folder = self.parent_path();
-  std::vector<std::string> missing;
-  for (const std::string& program : programs) {
-    if (::access((folder / program).c_str(), X_OK) != 0) missing.push_back(program);
-  }
-  if (missing.empty()) return folder;
-  return absl::NotFoundError(absl::StrCat("found no ", absl::StrJoin(missing, ", "), " in ", folder.string(),
-                                          "; build or install all programs of Slackline into one folder"
-                                          " (slackline help install)"));
 }
 
 // Or is the backup of one that has.
@@ -91,7 +73,7 @@ absl::StatusOr<Programs> Programs::BesideThisProgram(const job::Job& job) {
 
 absl::Status Programs::CheckAll(const job::Job& job) {
   std::vector<std::string> all = ProgramsOf(job);
-  all.push_back("slackline-simulator");
+  all.push_back(kSimulator);
   return FolderWith(all).status();
 }
 

@@ -56,7 +56,7 @@ absl::Status AskWorker(const fs::path& worker, const job::Job& job, const fs::pa
 
 absl::Status CheckDevices(const job::Job& job) {
   if (RunsScripts(job) || !NamesGpu(job)) return absl::OkStatus();
-  const absl::StatusOr<fs::path> worker = Sibling("slackline-worker");
+  const absl::StatusOr<fs::path> worker = Sibling(kWorkerProgram);
   if (!worker.ok()) return worker.status();
   std::error_code error;
   std::string folder = fs::temp_directory_path(error) / "slackline-check-XXXXXX";
