@@ -14,9 +14,11 @@
 #include <CLI/CLI.hpp>
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
 #include "common/address.h"
 #include "common/clock.h"
 #include "common/help.h"
+#include "common/http/http_post.h"
 #include "common/job/job_file.h"
 #include "common/job/job_kinds.h"
 #include "common/log_format.h"
@@ -32,6 +34,7 @@
 #include "common/thread_cores.h"
 #include "common/version_text.h"
 #include "worker/base/step_memory.h"
+#include "worker/base/trace_sender.h"
 #include "worker/cuda/gpus.h"
 #include "worker/evaluate_weights.h"
 #include "worker/machine/devices.h"
@@ -62,6 +65,7 @@ struct Flags {
 
 constexpr int kFailed = 1;
 constexpr int kWrongUse = 2;
+constexpr absl::Duration kTracePostMax = absl::Seconds(5);
 
 int Fail(const absl::Status& status, int code) {
   log::Error(status.message());
@@ -112,6 +116,22 @@ absl::StatusOr<std::unique_ptr<LocalGroup>> MakeGroup(const ModelSpec& spec, uin
                                                       const std::vector<Device>& devices, const GroupOptions& options) {
   if (devices.front().kind == Device::Kind::kCuda) return gpu::MakeGroup(spec, seed, devices, options);
   return LocalGroup::Create(spec, seed, std::vector<std::string>(devices.size(), ToString(devices.front())), options);
+}
+
+// Null if the trace is neither written nor sent.
+std::unique_ptr<Trace> MakeTrace(const WorkerConfig& config, const std::string& name) {
+  if (config.trace.empty() && config.trace_otlp.empty()) return nullptr;
+  return std::make_unique<Trace>(name, config.trace.empty() ? 0 : Trace::kEventsMax,
+                                 config.trace_otlp.empty() ? 0 : Trace::kNewsMax);
+}
+
+// Null if the trace is not sent.
+std::unique_ptr<TraceSender> SendTrace(Trace* trace, const WorkerConfig& config, const std::string& name,
+                                       const std::string& job) {
+  if (config.trace_otlp.empty()) return nullptr;
+  const std::string address = absl::StrCat(absl::StripSuffix(config.trace_otlp, "/"), "/v1/traces");
+  const auto post = std::make_shared<HttpPost>(address, "application/json", kTracePostMax);
+  return std::make_unique<TraceSender>(*trace, name, job, [post](const std::string& json) { return post->Send(json); });
 }
 
 void WriteTrace(Trace& trace, const std::string& path) {
@@ -198,7 +218,7 @@ int Work(const Flags& flags, const job::Job& job) {
   const absl::StatusOr<ModelSpec> spec = FitModel(config, data->train);
   if (!spec.ok()) return Fail(spec.status(), kFailed);
   SetComputeThreads(config.compute_threads);
-  const auto trace = config.trace.empty() ? nullptr : std::make_unique<Trace>(flags.name);
+  const auto trace = MakeTrace(config, flags.name);
   const auto devices = ResolveDevices(config.devices, gpus, DevicesKey(flags));
   if (!devices.ok()) return Fail(devices.status(), kWrongUse);
   // Threads of devices, and of LibTorch, stay where they are made.
@@ -211,6 +231,7 @@ int Work(const Flags& flags, const job::Job& job) {
                                 .trace = trace.get()});
   if (!group.ok()) return Fail(group.status(), kFailed);
   if (absl::Status bound = BindThread(cores->others); !bound.ok()) return Fail(bound, kFailed);
+  auto trace_sender = SendTrace(trace.get(), config, flags.name, job.name());
   log::Info("LibTorch ", LibTorchVersion(), ", ", Names(*devices), " with ", config.compute_threads, " thread(s), ",
             (*group)->model().elements(), " parameters, ", data->train.size(), " training images");
   auto push_runs = MakeCodecRuns(config.push_codecs, (*group)->model().tensors());
@@ -277,7 +298,8 @@ int Work(const Flags& flags, const job::Job& job) {
   });
   if (absl::Status bound = BindThread(cores->compute); !bound.ok()) return Fail(bound, kFailed);
   const absl::Status status = trainer.Run();
-  if (trace != nullptr) WriteTrace(*trace, config.trace);
+  if (!config.trace.empty()) WriteTrace(*trace, config.trace);
+  trace_sender.reset();
   if (const absl::Status given_up = (*group)->given_up(); !given_up.ok()) {
     Fail(given_up, kFailed);
     // A device hangs, in memory of this function: nothing can be taken down around it. The job has been told.

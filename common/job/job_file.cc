@@ -156,6 +156,7 @@ uint64_t Fingerprint(const job::Job& job) {
   same.mutable_worker()->clear_cores();
   for (job::WorkerGroup& group : *same.mutable_worker()->mutable_groups()) group.clear_cores();
   same.mutable_worker()->clear_trace();
+  same.mutable_worker()->clear_trace_otlp();
   same.mutable_cluster()->clear_worker_restarts_max();
   // A build that knows more settings must find the same while nobody uses them: processes are replaced one by one.
   job_file::ClearDefaults(same);

@@ -9,6 +9,7 @@
 #include "common/any_of_text.h"
 #include "common/core_wish.h"
 #include "common/device.h"
+#include "common/http/http_address.h"
 #include "common/job/job_kinds.h"
 #include "common/job/push_samples.h"
 #include "common/job/rule_book.h"
@@ -123,6 +124,14 @@ class WorkerRules : private RuleBook {
   }
 
   // What is recorded is done again as it was: a step must not depend on what the host draws or decides meanwhile.
+  // A collector is beside the worker, or on the cluster's own network.
+  void TraceOtlp(const std::string& address) {
+    if (address.empty()) return;
+    if (!IsHttp(address) || !CheckHttpAddress(address).ok()) {
+      Refuse("worker.trace_otlp", Quoted(address), "the address of a collector, such as http://127.0.0.1:4318");
+    }
+  }
+
   void CudaGraphs(const job::Job& job) {
     const job::Worker& worker = job.worker();
     if (!worker.cuda_graphs()) return;
@@ -260,6 +269,7 @@ void CheckWorkerRules(const job::Job& job, const std::string& name, const Origin
   rules.PerNode(job);
   rules.Cores("worker.cores", job.worker().cores());
   rules.Precision(job);
+  rules.TraceOtlp(job.worker().trace_otlp());
   rules.CudaGraphs(job);
   rules.Stages(job.worker(), job.model());
 }

@@ -124,6 +124,19 @@ TEST(JobWorker, CoresAreANumberAListOrAuto) {
   EXPECT_EQ(Fingerprint(*ParseJob("worker: {cores: 4}", "j.yaml")), Fingerprint(*ParseJob("", "j.yaml")));
 }
 
+TEST(JobWorker, CollectorOfATraceIsAnAddress) {
+  EXPECT_TRUE(ParseJob("worker: {trace_otlp: \"http://127.0.0.1:4318\"}", "j.yaml").ok());
+  for (const char* address : {"127.0.0.1:4318", "https://127.0.0.1:4318", "http://", "http://127.0.0.1:4318/?a=1"}) {
+    EXPECT_EQ(
+        std::string(ParseJob(absl::StrCat("worker: {trace_otlp: \"", address, "\"}"), "j.yaml").status().message()),
+        absl::StrCat("j.yaml:1: worker.trace_otlp: found '", address,
+                     "'; allowed is the address of a collector, such as http://127.0.0.1:4318"));
+  }
+  // Nor does it change what is trained.
+  EXPECT_EQ(Fingerprint(*ParseJob("worker: {trace_otlp: \"http://127.0.0.1:4318\"}", "j.yaml")),
+            Fingerprint(*ParseJob("", "j.yaml")));
+}
+
 TEST(JobWorker, CudaGraphsNeedAGpuAndAStepThatIsAlwaysTheSame) {
   const std::string gpu = "worker: {devices: cuda:0, cuda_graphs: true}\n";
   EXPECT_TRUE(ParseJob(gpu, "j.yaml").ok());

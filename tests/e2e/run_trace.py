@@ -5,11 +5,13 @@
 Exits with 77 (skipped) where the programs or the data are not there.
 """
 import argparse
+import http.server
 import json
 import pathlib
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import unittest
 
@@ -33,6 +35,39 @@ worker:
   threads: 1
   trace: "traces/{name}.json"
 """
+
+
+class Collector(http.server.ThreadingHTTPServer):
+    """Keeps what it is sent. Its first answer is 503."""
+
+    def __init__(self):
+        self.got = got = []
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def log_message(self, *_):
+                pass
+
+            def do_POST(self):
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                got.append((self.path, self.headers["Content-Type"], json.loads(body)))
+                self.send_response(503 if len(got) == 1 else 200)
+                self.send_header("Content-Length", "2")
+                self.end_headers()
+                self.wfile.write(b"{}")
+
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.port = self.server_port
+        self.thread = threading.Thread(target=self.serve_forever, daemon=True)
+        self.thread.start()
+
+    def close(self):
+        self.shutdown()
+        self.thread.join()
+        self.server_close()
+
+
 MICROSECOND = 1e-3  # times are written to the nanosecond
 
 
@@ -152,6 +187,38 @@ class Traces(unittest.TestCase):
             self.assertEqual({span.get("parentSpanId") for span in spans if span["name"] == name}, steps)
         for span in spans:
             self.assertTrue(begun < int(span["startTimeUnixNano"]) <= int(span["endTimeUnixNano"]) < time.time_ns(), span)
+
+    def test_a_collector_gets_the_spans_while_the_run_goes_on(self):
+        collector = Collector()
+        self.addCleanup(collector.close)
+        begun = time.time_ns()
+        events = self.train(f"worker.trace_otlp=http://127.0.0.1:{collector.port}/")
+        self.assertEqual({(path, kind) for path, kind, _ in collector.got}, {("/v1/traces", "application/json")})
+        self.assertGreater(len(collector.got), 1, "all came at the end")
+        resources = [message["resourceSpans"][0] for _, _, message in collector.got]
+        attributes = {one["key"]: one["value"] for one in resources[-1]["resource"]["attributes"]}
+        self.assertEqual({key: list(value.values())[0] for key, value in attributes.items()},
+                         {"service.name": "slackline-worker", "service.instance.id": "worker-1", "slackline.job": "trace",
+                          "slackline.events_not_kept": "0"})
+        # The first answer was 503: what it was given came again.
+        spans = [span for resource in resources[1:] for span in resource["scopeSpans"][0]["spans"]]
+        self.assertEqual(len({span["spanId"] for span in spans}), len(spans))
+        self.assertEqual(len(spans), sum(event["ph"] in "Xe" for event in events))
+        steps = {span["spanId"] for span in spans if span["name"].startswith("step ")}
+        self.assertEqual(len(steps), 20)
+        for name in ("forward", "backward"):
+            self.assertEqual({span.get("parentSpanId") for span in spans if span["name"] == name}, steps)
+        for span in spans:
+            self.assertRegex(span["traceId"], "^[0-9a-f]{32}$")
+            self.assertTrue(begun < int(span["startTimeUnixNano"]) <= int(span["endTimeUnixNano"]) < time.time_ns(), span)
+
+    def test_a_collector_that_is_not_there_costs_nothing(self):
+        collector = Collector()
+        collector.close()
+        self.train(f"worker.trace_otlp=http://127.0.0.1:{collector.port}")
+        log = (self.root / "run" / "logs" / "worker-1.log").read_text()
+        self.assertEqual(log.count("worker.trace_otlp: spans are not sent, and training goes on: "), 1)
+        self.assertRegex(log, r"worker\.trace_otlp: sent 0 spans, dropped [1-9]\d*\n")
 
 
 def main():

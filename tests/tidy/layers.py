@@ -66,7 +66,7 @@ ALLOWED = {
     "turbojpeg": ["images/pictures/jpeg\\.cc"],
     "png": ["scheduler/record/confusion_image\\.cc", "images/pictures/png\\.cc", "tests/scheduler/confusion_image_test\\.cc"],
     "stb": ["images/pictures/resize\\.cc"],
-    "curl": ["images/prepared/http_fetch\\.cc"],
+    "curl": ["images/prepared/http_fetch\\.cc", "common/http/http_post\\.cc"],
     "csv": ["images/pictures/label_file\\.cc"],
     "rocksdb": ["common/storage/.*", "tests/common/failing_disk\\.h"],
     "openssl": ["common/security/.*"],
@@ -75,7 +75,7 @@ ALLOWED = {
         "cli/(base/process|commands/runs|doctor/report|prepare/(output|prepare|shard_maker)|run/(not_started|page_status|run_end|run_folder|script)|slurm/meeting)\\.cc",
         "images/(coco/annotations|prepared/prepared_index)\\.cc",
         "scheduler/(base/message_json|record/run_summary|service/scrape_targets|status/page_data)\\.cc",
-        "worker/(base/trace|evaluation/evaluator|model/weights/(load_weights|safetensors))\\.cc", "tests/.*",
+        "worker/(base/(otlp_spans|trace)|evaluation/evaluator|model/weights/(load_weights|safetensors))\\.cc", "tests/.*",
     ],
     "cli11": ["cli/.*", "common/help\\.cc", "ps/main\\.cc", "worker/main\\.cc", "scheduler/options\\.cc", "simulator/main\\.cc", "bench/.*"],
     # Its vectors stay in the files of kernels; a test goes through the instruction sets.

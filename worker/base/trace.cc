@@ -17,10 +17,6 @@ namespace {
 
 constexpr char kPlaceOfName[] = "{name}";
 
-std::string Text(const TraceName& name) {
-  return name.number < 0 ? std::string(name.text) : absl::StrCat(name.text, " ", name.number);
-}
-
 double Microseconds(absl::Duration since) { return absl::ToDoubleMicroseconds(since); }
 
 // What a viewer shows beside a row or the process.
@@ -29,6 +25,10 @@ nlohmann::json Label(const char* what, uint32_t row, const std::string& name) {
 }
 
 }  // namespace
+
+std::string TraceText(const TraceName& name) {
+  return name.number < 0 ? std::string(name.text) : absl::StrCat(name.text, " ", name.number);
+}
 
 uint32_t Trace::AddRow(std::string name) {
   absl::MutexLock lock(&mutex_);
@@ -41,22 +41,33 @@ void Trace::Add(uint32_t row, TraceName name, absl::Time begin, absl::Time end) 
 }
 
 void Trace::AddOverlapping(TraceName name, absl::Time begin, absl::Time end) {
-  Keep({.name = name, .row = kNoRow, .begin = begin, .length = end - begin});
+  Keep({.name = name, .row = TraceEvent::kNoRow, .begin = begin, .length = end - begin});
 }
 
-void Trace::Keep(const Event& event) {
+void Trace::Keep(const TraceEvent& event) {
   absl::MutexLock lock(&mutex_);
   if (events_.size() < events_max_) {
     events_.push_back(event);
   } else {
     ++dropped_;
   }
+  if (news_max_ == 0) return;
+  if (news_.size() < news_max_) {
+    news_.push_back(event);
+  } else {
+    ++news_dropped_;
+  }
+}
+
+Trace::News Trace::TakeNews() {
+  absl::MutexLock lock(&mutex_);
+  return {.events = std::exchange(news_, {}), .dropped = std::exchange(news_dropped_, 0), .rows = rows_};
 }
 
 void Trace::WriteTo(std::ostream& out) {
   absl::MutexLock lock(&mutex_);
   // What holds others comes before them.
-  std::stable_sort(events_.begin(), events_.end(), [](const Event& a, const Event& b) {
+  std::stable_sort(events_.begin(), events_.end(), [](const TraceEvent& a, const TraceEvent& b) {
     return std::tie(a.begin, b.length) < std::tie(b.begin, a.length);
   });
   // For those who put several files side by side: when the first event began, by the wall clock.
@@ -71,10 +82,10 @@ void Trace::WriteTo(std::ostream& out) {
   out << "\n]}\n";
 }
 
-void Trace::WriteEvent(const Event& event, size_t id, absl::Time origin, std::ostream& out) {
+void Trace::WriteEvent(const TraceEvent& event, size_t id, absl::Time origin, std::ostream& out) {
   const absl::Duration begin = event.begin - origin;
-  nlohmann::json line = {{"pid", 0}, {"tid", event.row}, {"name", Text(event.name)}, {"ts", Microseconds(begin)}};
-  if (event.row != kNoRow) {
+  nlohmann::json line = {{"pid", 0}, {"tid", event.row}, {"name", TraceText(event.name)}, {"ts", Microseconds(begin)}};
+  if (event.row != TraceEvent::kNoRow) {
     line.update({{"ph", "X"}, {"dur", Microseconds(event.length)}});
     out << ",\n" << line;
     return;

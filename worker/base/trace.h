@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <iosfwd>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -24,16 +25,30 @@ struct TraceName {
   int64_t number = -1;
 };
 
-// Collects events and writes them to a file.
+struct TraceEvent {
+  static constexpr uint32_t kNoRow = ~uint32_t{0};
+
+  TraceName name;
+  // Row on which the event is nested; kNoRow for an event that may overlap others.
+  uint32_t row = kNoRow;
+  absl::Time begin;
+  absl::Duration length;
+
+  absl::Time end() const { return begin + length; }
+};
+
+// Collects events, and writes them to a file or hands them out while they come.
 //
 // Thread-safety: safe.
-// Memory:        48 bytes for each event, at most `events_max` events. Later events are counted, but not kept.
+// Memory:        48 bytes for each event, at most `events_max` events for a file, and `news_max` that nobody has taken.
+//                Further events are counted, but not kept.
 class Trace {
  public:
   static constexpr size_t kEventsMax = 1 << 18;
+  static constexpr size_t kNewsMax = 1 << 15;
 
-  explicit Trace(std::string process, size_t events_max = kEventsMax)
-      : process_(std::move(process)), events_max_(events_max) {}
+  explicit Trace(std::string process, size_t events_max = kEventsMax, size_t news_max = 0)
+      : process_(std::move(process)), events_max_(events_max), news_max_(news_max) {}
 
   absl::Time Now() const { return time_.Now(); }
   // Adds a row to the picture and returns its number. Events on one row must be nested, as calls are.
@@ -42,6 +57,15 @@ class Trace {
   // Adds an event that may overlap others of its kind; the viewer finds a row for it. Times are of SteadyTime.
   void AddOverlapping(TraceName name, absl::Time begin, absl::Time end) ABSL_LOCKS_EXCLUDED(mutex_);
 
+  // Events since the last call, in the order in which they ended; and how many more there were, which nobody kept.
+  struct News {
+    std::vector<TraceEvent> events;
+    uint64_t dropped = 0;
+    // Names of all rows; row 1 has the first.
+    std::vector<std::string> rows;
+  };
+  News TakeNews() ABSL_LOCKS_EXCLUDED(mutex_);
+
   // Writes the trace in the format that a viewer reads.
   void WriteTo(std::ostream& out) ABSL_LOCKS_EXCLUDED(mutex_);
   // Writes the trace to a file, as WriteTo() does.
@@ -49,25 +73,20 @@ class Trace {
   absl::Status Write(const std::string& path);
 
  private:
-  static constexpr uint32_t kNoRow = ~uint32_t{0};
-  struct Event {
-    TraceName name;
-    uint32_t row;
-    absl::Time begin;
-    absl::Duration length;
-  };
-
-  static void WriteEvent(const Event& event, size_t id, absl::Time origin, std::ostream& out);
-  void Keep(const Event& event) ABSL_LOCKS_EXCLUDED(mutex_);
+  static void WriteEvent(const TraceEvent& event, size_t id, absl::Time origin, std::ostream& out);
+  void Keep(const TraceEvent& event) ABSL_LOCKS_EXCLUDED(mutex_);
 
   const std::string process_;
   const size_t events_max_;
+  const size_t news_max_;
   const SteadyTime time_;
 
   absl::Mutex mutex_;
   std::vector<std::string> rows_ ABSL_GUARDED_BY(mutex_);
-  std::vector<Event> events_ ABSL_GUARDED_BY(mutex_);
+  std::vector<TraceEvent> events_ ABSL_GUARDED_BY(mutex_);
   uint64_t dropped_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::vector<TraceEvent> news_ ABSL_GUARDED_BY(mutex_);
+  uint64_t news_dropped_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 // Row of a trace to record on, or nowhere if `trace` is null.
@@ -107,6 +126,9 @@ class TraceSpan {
   TraceName name_;
   absl::Time begin_;
 };
+
+// Returns the text of a name, such as "push shard 3".
+std::string TraceText(const TraceName& name);
 
 // Returns the path of the trace file of worker `name`. Replaces `{name}` in the path; without it, the name goes before
 // the file extension.

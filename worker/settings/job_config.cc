@@ -317,6 +317,7 @@ WorkerConfig MakeWorkerConfig(const job::Job& job, const WorkerIdentity& self, u
   config.weights = job.model().weights();
   config.micro_batches = job.worker().micro_batches();
   if (!job.worker().trace().empty()) config.trace = TracePath(job.worker().trace(), self.name);
+  config.trace_otlp = job.worker().trace_otlp();
   config.compute_threads =
       job.worker().threads() > 0 ? job.worker().threads() : std::max<uint32_t>(1, cores / CpuDevices(job));
   config.threads_by_cores = job.worker().threads() == 0;

@@ -41,6 +41,8 @@ struct WorkerConfig {
   size_t micro_batches = 0;
   // Path of the trace file; empty: no trace.
   std::string trace;
+  // Address of the collector that gets the trace; empty: none.
+  std::string trace_otlp;
   // Longest wait for the return of a scheduler that crashed.
   absl::Duration scheduler_return = absl::ZeroDuration();
   // Meters of this node to read, and how often.
