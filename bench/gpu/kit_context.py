@@ -129,7 +129,7 @@ def find_environment() -> dict[str, str]:
     folders = [KIT / "lib/slackline", torch / "lib", *sorted(torch.parent.glob("nvidia/*/lib"))]
     path = ":".join([*map(str, folders), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])])
     python = ":".join([str(KIT / "python"), *filter(None, [os.environ.get("PYTHONPATH")])])
-    return {"LD_LIBRARY_PATH": path, "PYTHONPATH": python, "PYTHONUNBUFFERED": "1"}
+    return {"LD_LIBRARY_PATH": path, "PYTHONPATH": python, "PYTHONUNBUFFERED": "1", "NCCL_DEBUG": "WARN"}
 
 
 class Meter:

@@ -208,7 +208,7 @@ def two_scripts(context: Context) -> None:
             return by_script(context, "resnet50", f"{name}-group", {"wire.window": 1}, several=(*several, "--node-group"), scripts=2)
         except RuntimeError as error:
             logs = "".join(log.read_text(errors="replace") for log in context.out.glob(f"runs/{name}-group/logs/*.log"))
-            refused = re.search(r"Duplicate GPU detected[^\n]*", str(error) + logs)
+            refused = re.search(r"Duplicate GPU detected[^\n]*|ncclInvalidUsage[^\n]*", logs + str(error))
             raise Skip(f"NCCL takes one process for each GPU: {refused[0]}") if refused else error from None
 
     parts.measure("one script", lambda: by_script(context, "resnet50", f"{name}-1", {"wire.window": 1}))
@@ -223,8 +223,10 @@ def local_gpt(context: Context) -> None:
     folder = context.out / "gpt"
     sizes = () if context.has_gpu else ("--width", 32, "--layers", 2, "--heads", 2)
     images, batch, steps = 128, 4, 16
-    made = json.loads(context.run("gpt", context.python("gpt.py", folder, "--images", images, *sizes)))
-    context.add("parameters", made["parameters"])
+    output = context.run("gpt", context.python("gpt.py", folder, "--images", images, *sizes))
+    # Warnings may stand before it.
+    parameters = json.loads(output.splitlines()[-1])["parameters"]
+    context.add("parameters", parameters)
     run, arguments = kit_jobs.job(context, "gpt", {
         "model.kind": "torchscript", "model.torchscript": folder / "gpt.pt", "data.path": folder, "data.mean": 0.5,
         "data.deviation": 0.25, "training.batch_size": batch, "training.epochs": 1, "worker.devices": context.device,
@@ -235,7 +237,7 @@ def local_gpt(context: Context) -> None:
         "steps": images // batch, "rounds": worker["steps"], "pushed_bytes": worker["pushed_bytes"],
         "pulled_bytes": worker["pulled_bytes"],
         # Pushing after each step would send the model as often as there are steps.
-        "pushed_bytes_without_rounds": images // batch * made["parameters"] * 4,
+        "pushed_bytes_without_rounds": images // batch * parameters * 4,
         "stall": worker["wait_seconds"] / (worker["wait_seconds"] + worker["compute_seconds"]),
     }.items():
         context.add(name, figure)
