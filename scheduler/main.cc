@@ -1,13 +1,16 @@
 // slackline-scheduler: one a job. Exits with 0 when the job is done or was stopped, 1 when it failed, 2 on wrong use.
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <iostream>
 #include <memory>
 #include <optional>
 #include <random>
 #include <string>
 #include <system_error>
+#include <vector>
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/match.h"
@@ -19,8 +22,11 @@
 #include "common/address.h"
 #include "common/checkpoint/folder.h"
 #include "common/clock.h"
+#include "common/folder_name.h"
+#include "common/help.h"
 #include "common/job/job_file.h"
 #include "common/job/job_timeouts.h"
+#include "common/kill_point.h"
 #include "common/log_format.h"
 #include "common/logging.h"
 #include "common/metrics/metrics.h"
@@ -30,8 +36,8 @@
 #include "common/network/ports.h"
 #include "common/rpc/channel.h"
 #include "common/security/security.h"
+#include "common/version_text.h"
 #include "scheduler/control/controller.h"
-#include "scheduler/options.h"
 #include "scheduler/record/run_folder.h"
 #include "scheduler/record/state_store.h"
 #include "scheduler/service/address.h"
@@ -45,6 +51,78 @@
 
 namespace slackline::scheduler {
 namespace {
+
+// Exit code of a wrong command line or job file.
+constexpr int kWrongUse = 2;
+
+struct Options {
+  std::string job_file;
+  // Settings that override the job file, each "KEY=VALUE".
+  std::vector<std::string> overrides;
+  // HOST:PORT to listen on; empty: network.listen, and a port of network.ports or one that the system chooses.
+  std::string listen;
+  // Run folder; empty: the job file's, or a new one under runs/.
+  std::string run_folder;
+  // File to write host:port to once the scheduler listens, besides the run folder's scheduler.address; empty: none.
+  std::string address_file;
+  // True to continue the run in the run folder, whose scheduler has died.
+  bool resume = false;
+  // Checkpoint from which to continue the run in the run folder, with other servers and workers; empty: none.
+  std::string from_checkpoint;
+  // True if no supervisor polls for the result, so the scheduler exits without waiting.
+  bool unwatched = false;
+};
+
+// Returns the options; nullopt if the program is to end at once (--help, --version, wrong use): `exit_code` says how.
+std::optional<Options> ParseOptions(int argc, char** argv, int& exit_code) {
+  Options options;
+  CLI::App app("Scheduler of one job: places shards, distributes training data, and ends the job.",
+               "slackline-scheduler");
+  app.set_version_flag("--version", VersionText("slackline-scheduler"));
+  app.add_option("JOB", options.job_file, "Job file (YAML)")->required();
+  app.add_option("--set", options.overrides,
+                 "Change a setting of the job file, for example optimizer.lr=0.1. May be repeated")
+      ->type_name("KEY=VALUE")
+      ->allow_extra_args(false);
+  app.add_option("--listen", options.listen, "Address to listen on. Default: network.listen and a free port")
+      ->type_name("HOST:PORT")
+      ->check(AddressMistake);
+  app.add_option("--run-folder", options.run_folder,
+                 "Folder for the results. Default: output.folder, or runs/NAME-DATE-TIME")
+      ->type_name("DIR")
+      ->check(FolderMistake);
+  app.add_option("--address-file", options.address_file, "Also write HOST:PORT into this file")->type_name("FILE");
+  app.add_flag("--resume", options.resume,
+               "Continue the run in the run folder after its scheduler has crashed. Servers and workers find the new "
+               "scheduler by scheduler.address in that folder, or by the same --listen");
+  app.add_option("--from-checkpoint", options.from_checkpoint,
+                 "Continue the run in the run folder from this checkpoint, with new servers and workers")
+      ->type_name("DIR")
+      ->excludes("--resume")
+      ->needs("--run-folder");
+  app.add_flag("--unwatched", options.unwatched,
+               "Exit when the job ends, without waiting until a supervisor has asked for the result");
+  std::string kill_at;
+  // Not in --help: it is for tests.
+  app.add_option("--kill-at", kill_at)->group("");
+  SetHelp(app,
+          {.example = "slackline-scheduler job.yaml --run-folder runs/first",
+           .most_used = "--listen --run-folder --set",
+           .groups = {{"Continue a run", "--resume --from-checkpoint"}, {"Supervision", "--address-file --unwatched"}},
+           .text = "Exit codes: 0 done or stopped; 1 failed; 2 wrong use."});
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    exit_code = app.exit(error) == 0 ? 0 : kWrongUse;
+    return std::nullopt;
+  }
+  if (const absl::Status armed = kill_point::Arm(kill_at); !armed.ok()) {
+    std::cerr << "--kill-at: " << armed.message() << std::endl;
+    exit_code = kWrongUse;
+    return std::nullopt;
+  }
+  return options;
+}
 
 constexpr int kFailed = 1;
 

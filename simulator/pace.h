@@ -1,14 +1,39 @@
 // The durations of a simulated worker's steps.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
+#include <numbers>
+#include <random>
 #include <vector>
 
 #include "absl/time/time.h"
-#include "simulator/random_stream.h"
 #include "simulator/worker_plan.h"
 
 namespace slackline::simulator {
+
+// Random numbers that depend only on the seed, the worker and the purpose: a stream for one purpose of one worker. No
+// draw from one stream shifts the values of another.
+//
+// Thread-safety: none.
+class RandomStream {
+ public:
+  RandomStream(uint64_t seed, uint32_t worker, uint32_t purpose) {
+    std::seed_seq mixed{static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32), worker, purpose};
+    engine_.seed(mixed);
+  }
+
+  // Returns a number in (0, 1]. The distributions of the standard library differ between libraries; these do not.
+  double Uniform() { return (static_cast<double>(engine_() >> 11) + 1) * 0x1p-53; }
+  // Returns a normal number with mean 0 and deviation 1 (Box and Muller 1958).
+  double Normal() { return std::sqrt(-2 * std::log(Uniform())) * std::cos(2 * std::numbers::pi * Uniform()); }
+  // Returns a number with mean 1; `sigma` is the deviation of its logarithm.
+  double LogNormal(double sigma) { return std::exp(sigma * Normal() - sigma * sigma / 2); }
+  double Exponential(double mean) { return -mean * std::log(Uniform()); }
+
+ private:
+  std::mt19937_64 engine_;
+};
 
 // Thread-safety: none.
 class Pace {

@@ -17,7 +17,6 @@
 #include "cli/doctor/probe_ports.h"
 #include "cli/doctor/probe_system.h"
 #include "cli/run/cluster.h"
-#include "cli/run/device_check.h"
 #include "cli/run/run_checks.h"
 #include "cli/run/run_folder.h"
 #include "common/job/job_file.h"

@@ -146,7 +146,7 @@ void Cluster::Follow(const std::string& address) {
 
 absl::Status Cluster::StartScheduler() {
   silence_.Begin();
-  restarts_[kScheduler].role = ProcessRole::kScheduler;
+  restarts_[kScheduler].role = security::Role::kScheduler;
   restarts_[kScheduler].started = SteadyTime().Now();
   std::vector<std::string> command = {programs_.scheduler, folder_.job_file(), "--run-folder", folder_.path()};
   if (client_ != nullptr) {
@@ -155,24 +155,24 @@ absl::Status Cluster::StartScheduler() {
     command.insert(command.end(), {"--from-checkpoint", checkpoint_});
   }
   command.insert(command.end(), share_.scheduler_arguments.begin(), share_.scheduler_arguments.end());
-  return crew_.Start(ProcessRole::kScheduler, kScheduler, std::move(command));
+  return crew_.Start(security::Role::kScheduler, kScheduler, std::move(command));
 }
 
 absl::Status Cluster::StartServer(const std::string& name) {
-  restarts_[name].role = ProcessRole::kServer;
+  restarts_[name].role = security::Role::kServer;
   restarts_[name].started = SteadyTime().Now();
   // One port can serve one process: the one in the job file is the scheduler's.
   std::vector<std::string> command = {programs_.server, folder_.job_file(),      "--scheduler", place_, "--name", name,
                                       "--set",          "network.metrics_port=0"};
   command.insert(command.end(), share_.server_arguments.begin(), share_.server_arguments.end());
-  return crew_.Start(ProcessRole::kServer, name, std::move(command));
+  return crew_.Start(security::Role::kServer, name, std::move(command));
 }
 
 absl::Status Cluster::StartWorker(const std::string& name) {
-  restarts_[name].role = ProcessRole::kWorker;
+  restarts_[name].role = security::Role::kWorker;
   restarts_[name].started = SteadyTime().Now();
   restarts_[name].there = 0;
-  if (!share_.script.empty()) return crew_.Start(ProcessRole::kWorker, name, ScriptCommand(name));
+  if (!share_.script.empty()) return crew_.Start(security::Role::kWorker, name, ScriptCommand(name));
   std::vector<std::string> command = {programs_.worker, folder_.job_file(),      "--scheduler", place_, "--name", name,
                                       "--set",          "network.metrics_port=0"};
   if (const auto group = share_.groups.find(name); group != share_.groups.end()) {
@@ -183,7 +183,7 @@ absl::Status Cluster::StartWorker(const std::string& name) {
     command.insert(command.end(), {"--seat", absl::StrCat(seat, "/", share_.workers.size())});
   }
   command.insert(command.end(), share_.worker_arguments.begin(), share_.worker_arguments.end());
-  return crew_.Start(ProcessRole::kWorker, name, std::move(command));
+  return crew_.Start(security::Role::kWorker, name, std::move(command));
 }
 
 std::vector<std::string> Cluster::ScriptCommand(const std::string& name) const {
@@ -243,9 +243,9 @@ Cluster::News Cluster::Watch(const wire::GetStatusReply& status) {
   KillLostWorkers(status, news);
   KillSilentScheduler(status, news);
   for (const Crew::End& end : crew_.Reap()) {
-    if (end.role == ProcessRole::kWorker) {
+    if (end.role == security::Role::kWorker) {
       WorkerEnded(end, status, news);
-    } else if (end.role == ProcessRole::kServer) {
+    } else if (end.role == security::Role::kServer) {
       ServerEnded(end, status, news);
     } else {
       SchedulerEnded(end, status, news);
@@ -256,9 +256,9 @@ Cluster::News Cluster::Watch(const wire::GetStatusReply& status) {
   if (share_.whole) StartAddedServers(status, news);
   if (const absl::StatusOr<std::string> address = folder_.ReadAddress(); address.ok()) Follow(*address);
   const bool somebody_comes = std::any_of(restarts_.begin(), restarts_.end(), [](const auto& entry) {
-    return entry.second.role == ProcessRole::kWorker && entry.second.due != absl::InfiniteFuture();
+    return entry.second.role == security::Role::kWorker && entry.second.due != absl::InfiniteFuture();
   });
-  if (news.trouble.empty() && share_.whole && !somebody_comes && crew_.Watched(ProcessRole::kWorker) == 0) {
+  if (news.trouble.empty() && share_.whole && !somebody_comes && crew_.Watched(security::Role::kWorker) == 0) {
     news.trouble = absl::StrCat("no worker is left", worker_death_.empty() ? "" : "; ", worker_death_);
     news.maybe_done = worker_death_.empty();
   }
@@ -270,14 +270,14 @@ Cluster::News Cluster::WatchEnded(const wire::GetStatusReply& status) {
   KillSilentScheduler(status, news);
   for (const Crew::End& end : crew_.Reap()) {
     // Its exit code only says how the job ended. A crash has a signal.
-    if (end.role == ProcessRole::kScheduler && end.how.by_signal) SchedulerEnded(end, status, news);
+    if (end.role == security::Role::kScheduler && end.how.by_signal) SchedulerEnded(end, status, news);
     // A script that fails in its own work, after the job.
     const bool of_script =
-        end.role == ProcessRole::kWorker && !share_.script.empty() && status.state() == wire::JOB_DONE;
+        end.role == security::Role::kWorker && !share_.script.empty() && status.state() == wire::JOB_DONE;
     if (of_script && !end.how.ok()) news.lines.push_back(end.Describe());
   }
   // Servers and workers that wait for another start belong to a job that is over.
-  std::erase_if(restarts_, [](const auto& entry) { return entry.second.role != ProcessRole::kScheduler; });
+  std::erase_if(restarts_, [](const auto& entry) { return entry.second.role != security::Role::kScheduler; });
   StartDue(news);
   if (const absl::StatusOr<std::string> address = folder_.ReadAddress(); address.ok()) Follow(*address);
   return news;
@@ -301,7 +301,8 @@ bool Cluster::SchedulerRecovers(const wire::GetStatusReply& status) const {
 
 void Cluster::KillSilentScheduler(const wire::GetStatusReply& status, News& news) {
   const absl::Duration silent = silence_.lasted();
-  if (silent < SchedulerSilenceMax(job_) || crew_.Running(ProcessRole::kScheduler) == 0 || !SchedulerRecovers(status))
+  if (silent < SchedulerSilenceMax(job_) || crew_.Running(security::Role::kScheduler) == 0 ||
+      !SchedulerRecovers(status))
     return;
   silence_.Begin();
   news.lines.push_back(absl::StrCat("the scheduler is killed: it has not answered for ",
@@ -311,7 +312,7 @@ void Cluster::KillSilentScheduler(const wire::GetStatusReply& status, News& news
 }
 
 bool Cluster::scheduler_runs() {
-  if (!share_.scheduler || crew_.Running(ProcessRole::kScheduler) > 0) return true;
+  if (!share_.scheduler || crew_.Running(security::Role::kScheduler) > 0) return true;
   const auto restarts = restarts_.find(kScheduler);
   return restarts != restarts_.end() && restarts->second.due != absl::InfiniteFuture();
 }
@@ -333,7 +334,7 @@ void Cluster::ServerEnded(const Crew::End& end, const wire::GetStatusReply& stat
   if (!IsMine(end.name)) return;
   absl::StatusOr<wire::GetStatusReply> newest = status;
   // Somebody may have told one server to stop, for another machine or another version of it.
-  if (crew_.Running(ProcessRole::kScheduler) > 0 && (!end.how.ok() || status.state() == wire::JOB_TRAINING)) {
+  if (crew_.Running(security::Role::kScheduler) > 0 && (!end.how.ok() || status.state() == wire::JOB_TRAINING)) {
     client_->ReportExit(status.job(), wire::MEMBER_ROLE_SERVER, end.name, end.how.Describe(), /*announced=*/true)
         .IgnoreError();
     // Training may have begun since, or the job may have failed by this.
@@ -474,22 +475,24 @@ void Cluster::StartDue(News& news) {
     absl::Status status;
     uint32_t number = 0, most = 0;
     switch (restarts.role) {
-      case ProcessRole::kScheduler:
+      case security::Role::kScheduler:
         std::tie(status, number, most) =
             std::tuple(StartScheduler(), scheduler_restarts_, cluster.scheduler_restarts_max());
         break;
-      case ProcessRole::kServer:
+      case security::Role::kServer:
         std::tie(status, number, most) = std::tuple(StartServer(name), server_restarts_, cluster.server_restarts_max());
         break;
-      case ProcessRole::kWorker:
+      case security::Role::kWorker:
         std::tie(status, number, most) = std::tuple(StartWorker(name), worker_restarts_, cluster.worker_restarts_max());
         break;
+      case security::Role::kOperator:  // not a process of the run
+        break;
     }
-    const std::string who = restarts.role == ProcessRole::kScheduler ? "the scheduler" : name;
+    const std::string who = restarts.role == security::Role::kScheduler ? "the scheduler" : name;
     news.lines.push_back(status.ok() ? absl::StrCat(who, " is started again (restart ", number, " of ", most,
-                                                    ", cluster.", RoleName(restarts.role), "_restarts_max)")
+                                                    ", cluster.", security::RoleName(restarts.role), "_restarts_max)")
                                      : absl::StrCat(who, " cannot be started again: ", status.message()));
-    if (!status.ok() && restarts.role == ProcessRole::kScheduler && news.trouble.empty())
+    if (!status.ok() && restarts.role == security::Role::kScheduler && news.trouble.empty())
       news.trouble = news.lines.back();
   }
 }

@@ -85,7 +85,7 @@ class Cluster : public RunProcesses {
 
   bool has_scheduler() const override { return client_ != nullptr; }
   SchedulerClient& scheduler() override { return *client_; }
-  std::string SchedulerCrash() override { return crew_.Crash(ProcessRole::kScheduler); }
+  std::string SchedulerCrash() override { return crew_.Crash(security::Role::kScheduler); }
   // Always true if the scheduler runs on another machine.
   bool scheduler_runs() override;
 
@@ -160,7 +160,7 @@ class Cluster : public RunProcesses {
   uint32_t servers_added_ = 0;
   uint32_t scheduler_restarts_ = 0;
   struct Restarts {
-    ProcessRole role = ProcessRole::kServer;
+    security::Role role = security::Role::kServer;
     // Number of consecutive restarts after a short life.
     uint32_t count = 0;
     absl::Time started = absl::InfinitePast();

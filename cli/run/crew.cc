@@ -18,18 +18,6 @@ constexpr absl::Duration kScriptsBrief = absl::Seconds(2);
 
 }  // namespace
 
-const char* RoleName(ProcessRole role) {
-  switch (role) {
-    case ProcessRole::kScheduler:
-      return "scheduler";
-    case ProcessRole::kServer:
-      return "server";
-    case ProcessRole::kWorker:
-      return "worker";
-  }
-  return "";
-}
-
 std::string Crew::End::Describe() const {
   return absl::StrCat(name, " (process ", pid, ") died: ", how.Describe(),
                       last_words.empty() ? "; it printed nothing"
@@ -37,7 +25,7 @@ std::string Crew::End::Describe() const {
                                                         absl::StrReplaceAll(last_words, {{"\n", "\n    "}})));
 }
 
-absl::Status Crew::Start(ProcessRole role, const std::string& name, std::vector<std::string> command) {
+absl::Status Crew::Start(security::Role role, const std::string& name, std::vector<std::string> command) {
   absl::StatusOr<Process> process = Process::Start({name, std::move(command), folder_.log(name)});
   if (!process.ok()) return process.status();
   const auto known =
@@ -71,19 +59,19 @@ void Crew::Kill(const std::string& name) {
   }
 }
 
-size_t Crew::Watched(ProcessRole role) const {
+size_t Crew::Watched(security::Role role) const {
   return static_cast<size_t>(std::count_if(members_.begin(), members_.end(), [role](const Member& member) {
     return member.role == role && !member.reaped;
   }));
 }
 
-size_t Crew::Running(ProcessRole role) {
+size_t Crew::Running(security::Role role) {
   return static_cast<size_t>(std::count_if(members_.begin(), members_.end(), [role](Member& member) {
     return member.role == role && !member.process.Poll();
   }));
 }
 
-std::string Crew::Crash(ProcessRole role) {
+std::string Crew::Crash(security::Role role) {
   for (Member& member : members_) {
     const std::optional<ProcessEnd> how = member.process.Poll();
     if (member.role == role && how && !how->ok()) return how->Describe();
@@ -92,20 +80,20 @@ std::string Crew::Crash(ProcessRole role) {
 }
 
 size_t Crew::Running() {
-  return Running(ProcessRole::kScheduler) + Running(ProcessRole::kServer) + Running(ProcessRole::kWorker);
+  return Running(security::Role::kScheduler) + Running(security::Role::kServer) + Running(security::Role::kWorker);
 }
 
 std::vector<std::string> Crew::Stop(const StopDeadlines& deadlines) {
   std::vector<std::string> said;
   signals_left_ = deadlines.impatient_at;
   if (deadlines.scripts == absl::ZeroDuration()) {
-    WaitForEnd({ProcessRole::kWorker, ProcessRole::kServer}, deadlines.leave, Told::kByScheduler);
+    WaitForEnd({security::Role::kWorker, security::Role::kServer}, deadlines.leave, Told::kByScheduler);
   } else {
-    WaitForEnd({ProcessRole::kServer}, deadlines.leave, Told::kByScheduler);
+    WaitForEnd({security::Role::kServer}, deadlines.leave, Told::kByScheduler);
     said = WaitForScripts(deadlines);
   }
   // In the order in which they need one another.
-  for (const ProcessRole role : {ProcessRole::kWorker, ProcessRole::kServer, ProcessRole::kScheduler}) {
+  for (const security::Role role : {security::Role::kWorker, security::Role::kServer, security::Role::kScheduler}) {
     SignalAll(role, deadlines.signal);
     WaitForEnd({role}, deadlines.terminate, Told::kBySignal);
   }
@@ -120,11 +108,11 @@ std::vector<std::string> Crew::Stop(const StopDeadlines& deadlines) {
   return said;
 }
 
-void Crew::WaitForEnd(std::initializer_list<ProcessRole> roles, absl::Duration timeout, Told told) {
+void Crew::WaitForEnd(std::initializer_list<security::Role> roles, absl::Duration timeout, Told told) {
   absl::Time deadline = SteadyTime().Now() + timeout;
-  const auto runs = [this](ProcessRole role) { return Running(role) > 0; };
+  const auto runs = [this](security::Role role) { return Running(role) > 0; };
   while (std::any_of(roles.begin(), roles.end(), runs)) {
-    if (told == Told::kByScheduler && Running(ProcessRole::kScheduler) == 0)
+    if (told == Told::kByScheduler && Running(security::Role::kScheduler) == 0)
       deadline = std::min(deadline, SteadyTime().Now() + kAloneMax);
     const absl::Duration left = deadline - SteadyTime().Now();
     if (signals_left_ <= 0 || left <= absl::ZeroDuration()) return;
@@ -137,7 +125,7 @@ std::vector<std::string> Crew::WaitForScripts(const StopDeadlines& deadlines) {
   bool stopped = false;
   const auto wait = [&](absl::Duration timeout) {
     const absl::Time deadline = SteadyTime().Now() + timeout;
-    while (Running(ProcessRole::kWorker) > 0 && !stopped && SteadyTime().Now() < deadline) {
+    while (Running(security::Role::kWorker) > 0 && !stopped && SteadyTime().Now() < deadline) {
       const std::optional<int> signal = signals_.Wait(deadline - SteadyTime().Now());
       stopped = signal && IsStop(*signal);
     }
@@ -145,7 +133,7 @@ std::vector<std::string> Crew::WaitForScripts(const StopDeadlines& deadlines) {
   const auto running = [this] {
     std::vector<std::string> names;
     for (Member& member : members_) {
-      if (member.role == ProcessRole::kWorker && !member.process.Poll()) names.push_back(member.process.name());
+      if (member.role == security::Role::kWorker && !member.process.Poll()) names.push_back(member.process.name());
     }
     return absl::StrJoin(names, ", ");
   };
@@ -154,7 +142,7 @@ std::vector<std::string> Crew::WaitForScripts(const StopDeadlines& deadlines) {
   wait(deadlines.scripts);
   std::vector<std::string> said;
   for (const End& end : Reap()) {
-    if (end.role == ProcessRole::kWorker && !end.how.ok()) said.push_back(end.Describe());
+    if (end.role == security::Role::kWorker && !end.how.ok()) said.push_back(end.Describe());
   }
   if (const std::string names = running(); !names.empty()) {
     said.push_back(absl::StrCat("scripts are ended before their own work was done: ", names));
@@ -162,7 +150,7 @@ std::vector<std::string> Crew::WaitForScripts(const StopDeadlines& deadlines) {
   return said;
 }
 
-void Crew::SignalAll(ProcessRole role, int signal) {
+void Crew::SignalAll(security::Role role, int signal) {
   for (Member& member : members_) {
     if (member.role == role) member.process.Signal(signal);
   }
@@ -172,7 +160,7 @@ void Crew::Record() {
   std::vector<ProcessRecord> records;
   for (Member& member : members_) {
     const std::optional<ProcessEnd> end = member.process.Poll();
-    records.push_back({member.process.name(), RoleName(member.role), member.process.pid(), member.restarts,
+    records.push_back({member.process.name(), security::RoleName(member.role), member.process.pid(), member.restarts,
                        end ? end->Describe() : "running"});
   }
   // For people and tools; the run does not depend on it.

@@ -14,12 +14,9 @@
 #include "cli/base/process.h"
 #include "cli/base/signals.h"
 #include "cli/run/run_folder.h"
+#include "common/security/role.h"
 
 namespace slackline::cli {
-
-enum class ProcessRole { kScheduler, kServer, kWorker };
-// Returns "scheduler", "server" or "worker".
-const char* RoleName(ProcessRole role);
 
 // Starts, reaps and stops the processes of one run.
 //
@@ -29,7 +26,7 @@ class Crew {
  public:
   // A process that has ended since the last Reap().
   struct End {
-    ProcessRole role;
+    security::Role role;
     std::string name;
     pid_t pid;
     ProcessEnd how;
@@ -42,19 +39,19 @@ class Crew {
   Crew(const RunFolder& folder, SignalQueue& signals) : folder_(folder), signals_(signals) {}
 
   // Starts `command` under `name`. If a process of that name has ended before, the start counts as its restart.
-  absl::Status Start(ProcessRole role, const std::string& name, std::vector<std::string> command);
+  absl::Status Start(security::Role role, const std::string& name, std::vector<std::string> command);
   // Returns the processes that have ended since the last call, in the order in which their names first started.
   std::vector<End> Reap();
   // Kills the process at once, if it runs. Reap() reports its end.
   void Kill(const std::string& name);
   // Number of processes of `role` whose end Reap() has not reported yet. Unlike Running(), it agrees with what Reap()
   // has reported.
-  size_t Watched(ProcessRole role) const;
+  size_t Watched(security::Role role) const;
   // Number of processes, of `role` or of all roles, that run now.
-  size_t Running(ProcessRole role);
+  size_t Running(security::Role role);
   size_t Running();
   // Returns how the first crashed process of `role` has ended; empty if all run or have ended with code 0.
-  std::string Crash(ProcessRole role);
+  std::string Crash(security::Role role);
 
   struct StopDeadlines {
     // Time for workers and servers to leave by themselves after the scheduler was told that the job is over. Zero if
@@ -80,7 +77,7 @@ class Crew {
 
  private:
   struct Member {
-    ProcessRole role;
+    security::Role role;
     unsigned restarts = 0;
     bool reaped = false;
     // Process of the member, running or ended. `reaped` is false until Reap() has reported its end.
@@ -89,10 +86,10 @@ class Crew {
 
   // Waits until no process of `roles` runs or the time is over. The last of signals_left_ ends all such waits.
   enum class Told { kByScheduler, kBySignal };  // source of the order to end
-  void WaitForEnd(std::initializer_list<ProcessRole> roles, absl::Duration timeout, Told told);
+  void WaitForEnd(std::initializer_list<security::Role> roles, absl::Duration timeout, Told told);
   // Returns messages about scripts that failed, or that still run.
   std::vector<std::string> WaitForScripts(const StopDeadlines& deadlines);
-  void SignalAll(ProcessRole role, int signal);
+  void SignalAll(security::Role role, int signal);
   void Record();
 
   const RunFolder& folder_;

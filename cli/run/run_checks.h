@@ -54,4 +54,11 @@ absl::Status CheckWorkIsLeft(const checkpoint::Choice& from, const job::Job& job
 // because all roles run on this machine.
 absl::StatusOr<security::Security> OpenSecurity(const job::Job& job);
 
+// Checks that the devices of a job exist on this machine, but only if the job names a GPU. The worker's program does
+// the check: only it knows its build.
+//   kFailedPrecondition  a GPU is not here, or this build has no CUDA
+//   kNotFound            there is no slackline-worker beside this program
+//   others               the program cannot be run
+absl::Status CheckDevices(const job::Job& job);
+
 }  // namespace slackline::cli

@@ -1,5 +1,5 @@
-// Rules about the model and how it learns: its settings, what modules and scripts of the user's cannot have, images with
-// objects (data.format: coco), and training without labels.
+// Rules about the model and how it learns: its settings, what modules and scripts of the user's cannot have, images
+// with objects (data.format: coco), and training without labels.
 #pragma once
 
 #include <string>

@@ -1,10 +1,243 @@
 #include "images/formats/data_format.h"
 
+#include <algorithm>
+#include <filesystem>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
+
 #include "absl/algorithm/container.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/check.h"
+#include "images/base/class_names.h"
 #include "images/formats/formats.h"
+#include "images/pictures/picture_data.h"
+#include "images/prepared/prepared_index.h"
 
 namespace slackline::images {
+namespace {
+
+absl::StatusOr<JobData> OpenCoco(const DataRequest& request, ImagePeers* /*peers*/) {
+  const coco::CocoOptions options = CocoOptionsOf(request);
+  if (options.evaluation.annotations.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat("there is no split ", request.evaluation_split, ": data.coco.",
+                                                   request.evaluation_split, "_annotations names no file"));
+  }
+  absl::StatusOr<coco::CocoData> data = coco::OpenCoco(options);
+  if (!data.ok()) return data.status();
+  return JobData{.train = std::move(data->train),
+                 .test = std::move(data->test),
+                 .class_names = std::move(data->class_names),
+                 .fingerprint = data->fingerprint};
+}
+
+absl::Status CheckCocoFiles(const job::Data& data, uint32_t /*classes*/) {
+  const std::filesystem::path folder = data.path();
+  const bool test = data.evaluation_split() == job::Data::TEST;
+  const std::string split = test ? "test" : "validation";
+  const job::Coco& coco = data.coco();
+  const std::pair<std::string, std::string> files[] = {
+      {"data.coco.train_annotations", coco.train_annotations()},
+      {absl::StrCat("data.coco.", split, "_annotations"),
+       test ? coco.test_annotations() : coco.validation_annotations()}};
+  const std::pair<std::string, std::string> folders[] = {
+      {"data.coco.train_images", coco.train_images()},
+      {absl::StrCat("data.coco.", split, "_images"), test ? coco.test_images() : coco.validation_images()}};
+  std::error_code error;
+  for (const auto& [key, path] : files) {
+    if (std::filesystem::is_regular_file(folder / path, error)) continue;
+    return absl::NotFoundError(
+        absl::StrCat(key, ": found no file ", (folder / path).string(), "; allowed is one in COCO's format"));
+  }
+  for (const auto& [key, path] : folders) {
+    if (std::filesystem::is_directory(folder / path, error)) continue;
+    return absl::NotFoundError(
+        absl::StrCat(key, ": found no folder ", (folder / path).string(), "; allowed is one of pictures"));
+  }
+  return absl::OkStatus();
+}
+
+// Refuses images of two sizes, labels beyond the classes, and splits without images.
+absl::Status CheckFit(const Dataset& train, const Dataset& test, uint32_t classes) {
+  if (train.size() == 0 || test.size() == 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("there are ", train.size(), " training and ", test.size(), " test images; both need at least 1"));
+  }
+  if (train.height() != test.height() || train.width() != test.width()) {
+    return absl::InvalidArgumentError(absl::StrCat("training images are ", train.width(), "x", train.height(),
+                                                   ", test images ", test.width(), "x", test.height()));
+  }
+  const uint32_t label_max = std::max(train.label_max(), test.label_max());
+  if (label_max >= classes) {
+    return absl::InvalidArgumentError(absl::StrCat("the data has label ", label_max, "; model.classes is ", classes));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<JobData> OpenIdx(const DataRequest& request, ImagePeers* /*peers*/) {
+  const std::string& path = request.settings.path();
+  JobData data;
+  absl::StatusOr<Dataset> train = Dataset::ReadIdx(path, "train", request.settings.train_images_max());
+  if (!train.ok()) return train.status();
+  absl::StatusOr<Dataset> test = Dataset::ReadIdx(path, "t10k");
+  if (!test.ok()) return test.status();
+  data.train = *std::move(train);
+  data.test = *std::move(test);
+  data.fingerprint = data.train.Fingerprint();
+  if (absl::Status fits = CheckFit(data.train, data.test, request.classes); !fits.ok()) return fits;
+  absl::StatusOr<std::vector<std::string>> names = ReadClassNames(path, request.classes);
+  if (!names.ok()) return names.status();
+  data.class_names = *std::move(names);
+  return data;
+}
+
+absl::Status CheckIdxFiles(const job::Data& data, uint32_t /*classes*/) {
+  const std::filesystem::path folder = data.path();
+  std::error_code error;
+  std::vector<std::string> missing;
+  for (const std::string name :
+       {"train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"}) {
+    const bool there = std::filesystem::is_regular_file(folder / name, error) ||
+                       std::filesystem::is_regular_file(folder / (name + ".gz"), error);
+    if (!there) missing.push_back(name);
+  }
+  if (missing.empty()) return absl::OkStatus();
+  return absl::NotFoundError(absl::StrCat("data.path: found no ", absl::StrJoin(missing, ", "), " in ", folder.string(),
+                                          "; allowed is a folder with these files, plain or with .gz"));
+}
+
+template <pictures::SourceKind kKind>
+absl::StatusOr<JobData> OpenPictures(const DataRequest& request, ImagePeers* /*peers*/) {
+  const std::string& path = request.settings.path();
+  absl::StatusOr<pictures::PictureData> data =
+      pictures::OpenPictures(path, {.kind = kKind,
+                                    .form = FormWishOf(request.settings.decode()),
+                                    .evaluation_split = request.evaluation_split,
+                                    .train_images_max = request.settings.train_images_max(),
+                                    .classes = request.classes});
+  if (!data.ok()) return data.status();
+  if (data->class_names.size() != request.classes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, " has ", data->class_names.size(), " classes; model.classes is ", request.classes));
+  }
+  return JobData{.train = std::move(data->train),
+                 .test = std::move(data->test),
+                 .class_names = std::move(data->class_names),
+                 .fingerprint = 0};
+}
+
+// The files that the job needs, in the order that all its workers have alike.
+std::vector<PreparedFile> FilesOf(const DataRequest& request, const PreparedIndex& index) {
+  std::vector<PreparedFile> files;
+  const auto add = [&](const std::string& name, uint64_t images_max) {
+    const PreparedSplit* split = index.Find(name);
+    if (split == nullptr) return;
+    for (const PreparedShard& shard : split->ShardsOf(images_max)) {
+      files.push_back(shard.images);
+      files.push_back(shard.labels);
+    }
+  };
+  add("train", request.settings.train_images_max());
+  add(request.evaluation_split, 0);
+  return files;
+}
+
+absl::StatusOr<JobData> OpenPrepared(const DataRequest& request, ImagePeers* peers) {
+  const std::string& path = request.settings.path();
+  const std::string& evaluation_split = request.evaluation_split;
+  const uint64_t images_max = request.settings.train_images_max();
+  const bool verify = request.settings.verify();
+  absl::StatusOr<PreparedStore> store = PreparedStore::Open(StoreOptionsOf(request, peers));
+  if (!store.ok()) return store.status();
+  absl::StatusOr<PreparedIndex> index = store->ReadIndex();
+  if (!index.ok()) return index.status();
+  if (index->classes.size() != request.classes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, " has ", index->classes.size(), " classes; model.classes is ", request.classes));
+  }
+  absl::Status augmentable = CheckAugmentable(index->type, request.settings.augment().rand_augment(), path);
+  if (!augmentable.ok()) return augmentable;
+  if (absl::Status together = store->GetTogether(FilesOf(request, *index)); !together.ok()) return together;
+  JobData data;
+  const Locate locate = [&store](const PreparedFile& file) { return store->Get(file); };
+  absl::StatusOr<Dataset> train =
+      Dataset::OpenPrepared(path, locate, *index, "train", {.images_max = images_max, .verify = verify});
+  if (!train.ok()) return train.status();
+  absl::StatusOr<Dataset> test =
+      Dataset::OpenPrepared(path, locate, *index, evaluation_split, {.images_max = 0, .verify = verify});
+  if (!test.ok()) {
+    if (index->Find(evaluation_split) != nullptr && index->Find(evaluation_split)->rows() > 0) return test.status();
+    return absl::InvalidArgumentError(
+        absl::StrCat(test.status().message(), "; data.evaluation_split names another: test or validation"));
+  }
+  data.train = *std::move(train);
+  data.test = *std::move(test);
+  data.fingerprint = FingerprintOf(*index, images_max);
+  data.class_names = std::move(index->classes);
+  return data;
+}
+
+absl::Status CheckIndex(const job::Data& data, uint32_t classes) {
+  const absl::StatusOr<PreparedIndex> index = ReadPreparedIndex(data.path());
+  if (!index.ok()) return absl::Status(index.status().code(), absl::StrCat("data.path: ", index.status().message()));
+  if (index->classes.size() == classes) {
+    return CheckAugmentable(index->type, data.augment().rand_augment(), data.path());
+  }
+  return absl::InvalidArgumentError(absl::StrCat("model.classes: found ", classes, "; allowed is ",
+                                                 index->classes.size(), ", as many as ", data.path(), " has"));
+}
+
+std::optional<TrainingImages> LookIntoIndex(const job::Data& data) {
+  const absl::StatusOr<PreparedIndex> index = ReadPreparedIndex(data.path());
+  const PreparedSplit* const train = index.ok() ? index->Find("train") : nullptr;
+  if (train == nullptr) return std::nullopt;
+  const uint64_t most = data.train_images_max();
+  return TrainingImages{.count = most == 0 ? train->rows() : std::min(most, train->rows()),
+                        .fingerprint = FingerprintOf(*index, most)};
+}
+
+const DataFormat kCocoFormat = {.format = job::Data::COCO, .open = OpenCoco, .check = CheckCocoFiles};
+const DataFormat kIdxFormat = {.format = job::Data::IDX, .open = OpenIdx, .check = CheckIdxFiles};
+const DataFormat kFolderFormat = {.format = job::Data::FOLDER, .open = OpenPictures<pictures::SourceKind::kFolder>};
+const DataFormat kWebdatasetFormat = {.format = job::Data::WEBDATASET,
+                                      .open = OpenPictures<pictures::SourceKind::kWebdataset>};
+const DataFormat kPreparedFormat = {
+    .format = job::Data::PREPARED, .open = OpenPrepared, .check = CheckIndex, .look = LookIntoIndex};
+
+}  // namespace
+
+coco::CocoOptions CocoOptionsOf(const DataRequest& request) {
+  const auto below = [&](const std::string& path) {
+    const bool there = path.empty() || path.front() == '/';
+    return there ? path : absl::StrCat(request.settings.path(), "/", path);
+  };
+  const job::Coco& coco = request.settings.coco();
+  const bool test = request.evaluation_split == "test";
+  return {.train = {below(coco.train_images()), below(coco.train_annotations())},
+          .evaluation = {below(test ? coco.test_images() : coco.validation_images()),
+                         below(test ? coco.test_annotations() : coco.validation_annotations())},
+          .masks = coco.masks(),
+          .classes = request.classes,
+          .train_images_max = request.settings.train_images_max()};
+}
+
+pictures::FormWish FormWishOf(const job::Decode& decode) {
+  return {.size = decode.size(),
+          .grey = decode.grey(),
+          .fit = decode.fit() == job::Decode::CROP ? pictures::Fit::kCrop : pictures::Fit::kStretch,
+          .size_key = "data.decode.size"};
+}
+
+PreparedStoreOptions StoreOptionsOf(const DataRequest& request, ImagePeers* peers) {
+  const job::Data& data = request.settings;
+  return {.path = data.path(),
+          .cache_folder = data.cache().folder(),
+          .cache_bytes_max = static_cast<uint64_t>(data.cache().gigabytes_max() * 1e9),
+          .http = {.silence_max = absl::Seconds(data.http_timeout_s()), .give_up = request.give_up},
+          .peers = peers};
+}
 
 const DataFormat& FormatOf(const job::Data& data) {
   static constexpr const DataFormat* kFormats[] = {&kIdxFormat, &kPreparedFormat, &kFolderFormat, &kWebdatasetFormat,

@@ -1,4 +1,4 @@
-// The entries of data_format.cc, and what tests see of them.
+// Parts of data_format.cc that tests call.
 #pragma once
 
 #include "images/coco/coco_data.h"
@@ -7,12 +7,6 @@
 #include "images/prepared/prepared_store.h"
 
 namespace slackline::images {
-
-extern const DataFormat kIdxFormat;
-extern const DataFormat kPreparedFormat;
-extern const DataFormat kFolderFormat;
-extern const DataFormat kWebdatasetFormat;
-extern const DataFormat kCocoFormat;
 
 // Convert section data to the options of those who read it.
 PreparedStoreOptions StoreOptionsOf(const DataRequest& request, ImagePeers* peers);

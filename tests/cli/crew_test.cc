@@ -51,7 +51,7 @@ class CrewTest : public ::testing::Test {
     std::filesystem::remove_all(root_);
   }
 
-  void Start(ProcessRole role, const std::string& name, const std::string& script) {
+  void Start(security::Role role, const std::string& name, const std::string& script) {
     const absl::Status status = crew_->Start(role, name, {"/bin/sh", "-c", script});
     ASSERT_TRUE(status.ok()) << status;
   }
@@ -69,7 +69,8 @@ class CrewTest : public ::testing::Test {
   // A child that says that its trap is set by making a file.
   void StartStubborn(const std::string& name) {
     const std::filesystem::path ready = root_ / (name + ".ready");
-    Start(ProcessRole::kServer, name, "trap '' TERM; : > " + ready.string() + "; while :; do read x < /dev/zero; done");
+    Start(security::Role::kServer, name,
+          "trap '' TERM; : > " + ready.string() + "; while :; do read x < /dev/zero; done");
     const absl::Time deadline = absl::Now() + kPatience;
     while (!std::filesystem::exists(ready) && absl::Now() < deadline) signals_.Wait(absl::Milliseconds(5));
     ASSERT_TRUE(std::filesystem::exists(ready));
@@ -89,7 +90,7 @@ class CrewTest : public ::testing::Test {
 constexpr char kForever[] = "exec tail -f /dev/null";
 
 TEST_F(CrewTest, ADeathIsToldOnceWithItsLastWords) {
-  Start(ProcessRole::kWorker, "worker-1", "echo first; echo 'no such tensor' >&2; exit 1");
+  Start(security::Role::kWorker, "worker-1", "echo first; echo 'no such tensor' >&2; exit 1");
   const std::vector<Crew::End> ends = ReapOne();
   ASSERT_EQ(ends.size(), 1);
   EXPECT_EQ(ends[0].Describe(), "worker-1 (process " + std::to_string(ends[0].pid) +
@@ -98,19 +99,19 @@ TEST_F(CrewTest, ADeathIsToldOnceWithItsLastWords) {
 }
 
 TEST_F(CrewTest, AnEndThatWasNotToldIsStillWatched) {
-  Start(ProcessRole::kWorker, "worker-1", "exit 1");
+  Start(security::Role::kWorker, "worker-1", "exit 1");
   const absl::Time deadline = absl::Now() + kPatience;
   while (crew_->Running() > 0 && absl::Now() < deadline) signals_.Wait(deadline - absl::Now());
-  EXPECT_EQ(crew_->Running(ProcessRole::kWorker), 0);
-  EXPECT_EQ(crew_->Watched(ProcessRole::kWorker), 1);
+  EXPECT_EQ(crew_->Running(security::Role::kWorker), 0);
+  EXPECT_EQ(crew_->Watched(security::Role::kWorker), 1);
   ASSERT_EQ(crew_->Reap().size(), 1);
-  EXPECT_EQ(crew_->Watched(ProcessRole::kWorker), 0);
+  EXPECT_EQ(crew_->Watched(security::Role::kWorker), 0);
 }
 
 TEST_F(CrewTest, ARestartIsCountedAndKeepsTheLog) {
-  Start(ProcessRole::kWorker, "worker-1", "echo one; exit 1");
+  Start(security::Role::kWorker, "worker-1", "echo one; exit 1");
   ASSERT_EQ(ReapOne().size(), 1);
-  Start(ProcessRole::kWorker, "worker-1", "echo two; exit 1");
+  Start(security::Role::kWorker, "worker-1", "echo two; exit 1");
   const std::vector<Crew::End> ends = ReapOne();
   ASSERT_EQ(ends.size(), 1);
   // Of this life; the log has both.
@@ -124,8 +125,8 @@ TEST_F(CrewTest, ARestartIsCountedAndKeepsTheLog) {
 }
 
 TEST_F(CrewTest, ProcessesAreOnRecord) {
-  Start(ProcessRole::kScheduler, "scheduler", kForever);
-  Start(ProcessRole::kServer, "ps-1", kForever);
+  Start(security::Role::kScheduler, "scheduler", kForever);
+  Start(security::Role::kServer, "ps-1", kForever);
   const nlohmann::json records = Records();
   ASSERT_EQ(records.size(), 2);
   EXPECT_EQ(records[1]["name"], "ps-1");
@@ -137,8 +138,8 @@ TEST_F(CrewTest, ProcessesAreOnRecord) {
 TEST_F(CrewTest, StopAsksInTheOrderInWhichTheyNeedOneAnother) {
   const std::string order = (root_ / "order").string();
   for (const auto& [role, name] :
-       {std::pair(ProcessRole::kScheduler, "scheduler"), std::pair(ProcessRole::kServer, "ps-1"),
-        std::pair(ProcessRole::kWorker, "worker-1")}) {
+       {std::pair(security::Role::kScheduler, "scheduler"), std::pair(security::Role::kServer, "ps-1"),
+        std::pair(security::Role::kWorker, "worker-1")}) {
     const std::string ready = (root_ / name).string();
     Start(role, name,
           "trap 'echo " + std::string(name) + " >> " + order + "; kill $!; exit 0' TERM; : > " + ready +
@@ -174,7 +175,7 @@ TEST_F(CrewTest, ASecondStopSignalKillsAtOnce) {
 TEST_F(CrewTest, AStepOfTheWallClockEndsNoWait) {
   const std::filesystem::path ready = root_ / "ready";
   // Takes a moment over its end.
-  Start(ProcessRole::kServer, "ps-1",
+  Start(security::Role::kServer, "ps-1",
         "trap 'i=0; while [ $i -lt 5000 ]; do i=$((i+1)); done; kill $!; exit 0' TERM; tail -f /dev/null & : > " +
             ready.string() + "; wait");
   while (!std::filesystem::exists(ready) && crew_->Running() > 0) signals_.Wait(absl::Milliseconds(5));
@@ -213,7 +214,7 @@ TEST(SignalQueue, SignalsThatWereIgnoredStayIgnored) {
 TEST_F(CrewTest, EndsAreSeenThoughSigchldWasIgnored) {
   ::signal(SIGCHLD, SIG_IGN);
   SignalQueue signals;
-  Start(ProcessRole::kWorker, "worker-1", "exit 3");
+  Start(security::Role::kWorker, "worker-1", "exit 3");
   const std::vector<Crew::End> ends = ReapOne();
   ASSERT_EQ(ends.size(), 1);
   EXPECT_EQ(ends[0].how.Describe(), "exit code 3");
