@@ -106,6 +106,14 @@ std::string SubcommandMistake(const CLI::App& app, int index, int argc, char** a
 }
 
 int Main(int argc, char** argv) {
+  rpc::SilenceGrpcLog();
+  // pip's command slackline-worker starts this program under that name, so that a missing LibTorch is named.
+  if (argc > 0 && std::filesystem::path(argv[0]).filename() == kWorkerProgram) {
+    log::InitialiseCommand(kWorkerProgram);
+    const absl::StatusOr<std::filesystem::path> worker = Sibling(kWorkerProgram);
+    return Fail(worker.ok() ? Become(*worker, {argv + 1, argv + argc}) : worker.status());
+  }
+  log::InitialiseCommand("slackline");
   uint32_t scripts = 0;
   if (argc > 3 && absl::string_view(argv[1]) == kNodeScripts && absl::SimpleAtoi(argv[2], &scripts)) {
     return RunNodeScripts(scripts, {argv + 3, argv + argc});
@@ -132,19 +140,7 @@ int Main(int argc, char** argv) {
   return kExitWrongUse;  // not reached: a command is required
 }
 
-int RunProgram(int argc, char** argv) {
-  rpc::SilenceGrpcLog();
-  // pip's command slackline-worker starts this program under that name, so that a missing LibTorch is named.
-  if (argc > 0 && std::filesystem::path(argv[0]).filename() == kWorkerProgram) {
-    log::InitialiseCommand(kWorkerProgram);
-    const absl::StatusOr<std::filesystem::path> worker = Sibling(kWorkerProgram);
-    return Fail(worker.ok() ? Become(*worker, {argv + 1, argv + argc}) : worker.status());
-  }
-  log::InitialiseCommand("slackline");
-  return FinishStdout(Main(argc, argv));
-}
-
 }  // namespace
 }  // namespace slackline::cli
 
-int main(int argc, char** argv) { return slackline::cli::RunProgram(argc, argv); }
+int main(int argc, char** argv) { return slackline::FinishStdout(slackline::cli::Main(argc, argv)); }

@@ -143,6 +143,8 @@ absl::StatusOr<std::string> Serve(const Flags& flags, const job::Job& job, const
 }
 
 int Main(int argc, char** argv) {
+  rpc::PrepareProcess();
+  rpc::SilenceGrpcLogButRefusals();
   Flags flags;
   CLI::App app("Parameter server of one job: holds shards of the model and applies the optimizer.", "slackline-ps");
   app.set_version_flag("--version", VersionText("slackline-ps"));
@@ -214,13 +216,7 @@ int Main(int argc, char** argv) {
   return served.ok() ? 0 : kExitFailed;
 }
 
-int RunProgram(int argc, char** argv) {
-  rpc::PrepareProcess();
-  rpc::SilenceGrpcLogButRefusals();
-  return Main(argc, argv);
-}
-
 }  // namespace
 }  // namespace slackline::ps
 
-int main(int argc, char** argv) { return slackline::ps::RunProgram(argc, argv); }
+int main(int argc, char** argv) { return slackline::ps::Main(argc, argv); }

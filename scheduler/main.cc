@@ -383,7 +383,7 @@ int Run(const Options& options) {
   return controller.state() == wire::JOB_FAILED ? kFailed : 0;
 }
 
-int RunProgram(int argc, char** argv) {
+int Main(int argc, char** argv) {
   rpc::SilenceGrpcLogButRefusals();
   int exit_code = 0;
   const auto options = ParseOptions(argc, argv, exit_code);
@@ -396,4 +396,4 @@ int RunProgram(int argc, char** argv) {
 }  // namespace
 }  // namespace slackline::scheduler
 
-int main(int argc, char** argv) { return slackline::scheduler::RunProgram(argc, argv); }
+int main(int argc, char** argv) { return slackline::scheduler::Main(argc, argv); }

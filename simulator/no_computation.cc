@@ -1,17 +1,16 @@
 #include "simulator/no_computation.h"
 
-#include "simulator/loaded_job.h"
 #include "worker/model/layout.h"
 
 namespace slackline::simulator {
 
 absl::StatusOr<std::unique_ptr<Computation>> MakeNoComputation(const worker::WorkerConfig& config) {
-  absl::StatusOr<LoadedJob> loaded = LoadJob(config);
+  absl::StatusOr<worker::LoadedJob> loaded = worker::LoadJob(config);
   if (!loaded.ok()) return loaded.status();
   absl::StatusOr<worker::Layout> layout = worker::MakeLayout(loaded->spec);
   if (!layout.ok()) return layout.status();
-  return std::make_unique<NoComputation>(Learned{layout->tensors, layout->elements, layout->trained_elements,
-                                                 loaded->data.train.size(), loaded->data.test.size()});
+  return std::make_unique<NoComputation>(
+      Learned{layout->tensors, layout->elements, layout->trained_elements, loaded->train.size(), loaded->test.size()});
 }
 
 }  // namespace slackline::simulator

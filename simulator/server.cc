@@ -5,8 +5,7 @@
 
 #include "common/check.h"
 #include "common/job/optimizer_config.h"
-#include "ps/shard/engine_config.h"
-#include "ps/shard/shard_parts.h"
+#include "ps/shard/shard_settings.h"
 
 namespace slackline::simulator {
 namespace {

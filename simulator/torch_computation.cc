@@ -10,7 +10,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "common/clock.h"
-#include "simulator/loaded_job.h"
 #include "simulator/step_task.h"
 #include "worker/base/gradient_norm.h"
 #include "worker/evaluation/evaluator.h"
@@ -206,7 +205,7 @@ class TorchComputation final : public Computation {
 
 absl::StatusOr<std::unique_ptr<Computation>> MakeTorchComputation(const worker::WorkerConfig& config,
                                                                   uint32_t threads) {
-  absl::StatusOr<LoadedJob> loaded = LoadJob(config);
+  absl::StatusOr<worker::LoadedJob> loaded = worker::LoadJob(config);
   if (!loaded.ok()) return loaded.status();
   worker::SetComputeThreads(1);
   std::vector<std::unique_ptr<Model>> models;
@@ -217,7 +216,7 @@ absl::StatusOr<std::unique_ptr<Computation>> MakeTorchComputation(const worker::
   }
   std::unique_ptr<Model> own = std::move(models.back());
   models.pop_back();
-  auto computation = std::make_unique<TorchComputation>(config, std::move(loaded->data), std::move(own));
+  auto computation = std::make_unique<TorchComputation>(config, *std::move(loaded), std::move(own));
   for (std::unique_ptr<Model>& model : models) computation->AddThread(std::move(model));
   return computation;
 }

@@ -45,12 +45,10 @@ absl::Status EvaluateWeights(const WeightsToEvaluate& what, WorkerConfig config)
   }
   // Evaluations measure without class weights, and these images may have no training images of some class.
   config.class_weights_balanced = false;
-  const absl::StatusOr<images::JobData> data = images::OpenJobData(config.data);
+  const absl::StatusOr<LoadedJob> data = LoadJob(config);
   if (!data.ok()) return data.status();
-  const absl::StatusOr<ModelSpec> spec = FitModel(config, data->train);
-  if (!spec.ok()) return spec.status();
   SetComputeThreads(config.compute_threads);
-  const auto group = OneDevice(*spec, config);
+  const auto group = OneDevice(data->spec, config);
   if (!group.ok()) return group.status();
   Model& model = (*group)->model();
   const auto drawn = LoadWeights(what.path, model.tensors(), model.parameters());
@@ -58,7 +56,7 @@ absl::Status EvaluateWeights(const WeightsToEvaluate& what, WorkerConfig config)
   if (!drawn->empty()) {
     return absl::InvalidArgumentError(absl::StrCat(what.path, ": found ", absl::StrJoin(*drawn, " and "),
                                                    " of another number of classes, or none; allowed are ",
-                                                   spec->classes, ", as model.classes says"));
+                                                   data->spec.classes, ", as model.classes says"));
   }
   Evaluator evaluator(on_train ? data->train : data->test, {.normalisation = config.normalisation,
                                                             .batch_size = config.evaluation_batch_size,

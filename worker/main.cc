@@ -213,17 +213,15 @@ int Work(const Flags& flags, const job::Job& job) {
   config.trainer.protection = security->To(security::Role::kServer);
   const auto peers = StartPeers(flags, job, config, *security);
   if (!peers.ok()) return Fail(peers.status(), kFailed);
-  const absl::StatusOr<images::JobData> data = images::OpenJobData(config.data, peers->get());
+  const absl::StatusOr<LoadedJob> data = LoadJob(config, peers->get());
   if (!data.ok()) return Fail(data.status(), kFailed);
-  const absl::StatusOr<ModelSpec> spec = FitModel(config, data->train);
-  if (!spec.ok()) return Fail(spec.status(), kFailed);
   SetComputeThreads(config.compute_threads);
   const auto trace = MakeTrace(config, flags.name);
   const auto devices = ResolveDevices(config.devices, gpus, DevicesKey(flags));
   if (!devices.ok()) return Fail(devices.status(), kWrongUse);
   // Threads of devices, and of LibTorch, stay where they are made.
   if (absl::Status bound = BindThread(cores->compute); !bound.ok()) return Fail(bound, kFailed);
-  const auto group = MakeGroup(*spec, config.seed, *devices,
+  const auto group = MakeGroup(data->spec, config.seed, *devices,
                                {.timeouts = config.trainer.timeouts,
                                 .buckets = {},
                                 .stages = config.stages,
@@ -265,7 +263,7 @@ int Work(const Flags& flags, const job::Job& job) {
                                    .class_names = data->class_names,
                                    .data_threads = config.data_threads,
                                    .batch_max = config.trainer.timeouts.stall,
-                                   .neighbours = spec->self_supervised.on() ? &data->train : nullptr,
+                                   .neighbours = data->spec.self_supervised.on() ? &data->train : nullptr,
                                    .neighbours_max = config.neighbours_max});
   const StepMemory push_memory(config.trainer.window, (*group)->model().elements(),
                                config.trainer.same_host == SameHost::kSharedMemory);

@@ -15,7 +15,6 @@
 #include "cli/commands/checkpoints.h"
 #include "cli/commands/shared_options.h"
 #include "cli/run/cluster.h"
-#include "cli/run/resume_checks.h"
 #include "cli/run/run.h"
 #include "cli/run/run_checks.h"
 #include "cli/run/run_folder.h"
@@ -168,7 +167,11 @@ int Train(const TrainOptions& options) {
   return code;
 }
 
-int Resume(const ResumeOptions& options) {
+int Resume(ResumeOptions options, const ScriptOptions& script) {
+  absl::StatusOr<std::vector<std::string>> command = CommandToGoOn(script, options.run_folder);
+  if (!command.ok()) return ComplainOfWrongUse(command.status());
+  if (absl::Status found = CheckInterpreter(*command); !found.ok()) return Complain(found);
+  options.script = *std::move(command);
   SignalQueue signals;
   const std::filesystem::path run = options.run_folder;
   const StartText start = StartTextOf(options.program, options.script, (run / "job.yaml").string(), {});
@@ -258,15 +261,6 @@ int Launch(const LaunchOptions& options) {
   const absl::StatusOr<job::Job> job = ReadJobOfWorkers(train.script, train.job_file, train.overrides);
   if (!job.ok()) return ComplainOfWrongUse(job.status());
   return Train(train);
-}
-
-int Resume(const ResumeOptions& options, const ScriptOptions& script) {
-  ResumeOptions resume = options;
-  absl::StatusOr<std::vector<std::string>> command = CommandToGoOn(script, options.run_folder);
-  if (!command.ok()) return ComplainOfWrongUse(command.status());
-  if (absl::Status found = CheckInterpreter(*command); !found.ok()) return Complain(found);
-  resume.script = *std::move(command);
-  return Resume(resume);
 }
 
 }  // namespace

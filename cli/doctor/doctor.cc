@@ -44,11 +44,9 @@ absl::Status TryData(const job::Job& job, JobProbe& probe) {
   if (absl::Status folder = CheckData(job); !folder.ok()) return folder;
   if (absl::Status weights = CheckWeights(job); !weights.ok()) return weights;
   const worker::WorkerConfig config = worker::MakeWorkerConfig(job, {"worker-1"}, 1);
-  const absl::StatusOr<images::JobData> data = images::OpenJobData(config.data);
+  const absl::StatusOr<worker::LoadedJob> data = worker::LoadJob(config);
   if (!data.ok()) return data.status();
-  const absl::StatusOr<worker::ModelSpec> spec = worker::FitModel(config, data->train);
-  if (!spec.ok()) return spec.status();
-  const absl::StatusOr<worker::Layout> layout = worker::MakeLayout(*spec);
+  const absl::StatusOr<worker::Layout> layout = worker::MakeLayout(data->spec);
   if (layout.ok()) probe.parameters = layout->elements;
   return absl::OkStatus();
 }

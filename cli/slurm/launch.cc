@@ -18,7 +18,6 @@
 #include "cli/base/signals.h"
 #include "cli/commands/checkpoints.h"
 #include "cli/run/cluster.h"
-#include "cli/run/resume_checks.h"
 #include "cli/run/run.h"
 #include "cli/run/run_checks.h"
 #include "cli/run/run_folder.h"

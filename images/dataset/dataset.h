@@ -10,12 +10,23 @@
 #include "absl/types/span.h"
 #include "images/augment/augment.h"
 #include "images/base/batch.h"
-#include "images/dataset/image_source.h"
 #include "images/dataset/scene_source.h"
 #include "images/prepared/prepared_index.h"
 #include "images/prepared/prepared_shard.h"
 
 namespace slackline::images {
+
+// ImageSource reads single images of a data set, which are produced on demand.
+//
+// Thread-safety: safe.
+class ImageSource {
+ public:
+  virtual ~ImageSource() = default;
+
+  // Writes image `index` of the data set: channels x height x width bytes.
+  //   kDataLoss     neither the image nor others in its place can be read; names the first
+  virtual absl::Status Read(uint32_t index, absl::Span<uint8_t> out) const = 0;
+};
 
 // Dataset holds images of uint8 or float16 with one label each. Moved, not copied.
 //

@@ -9,7 +9,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "common/logging.h"
-#include "images/dataset/image_source.h"
 #include "images/pictures/split.h"
 
 namespace slackline::images::pictures {

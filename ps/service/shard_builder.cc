@@ -15,8 +15,7 @@
 #include "common/logging.h"
 #include "ps/base/readable.h"
 #include "ps/service/staging_size.h"
-#include "ps/shard/engine_config.h"
-#include "ps/shard/shard_parts.h"
+#include "ps/shard/shard_settings.h"
 #include "ps/store/checkpoint_part.h"
 
 namespace slackline::ps {

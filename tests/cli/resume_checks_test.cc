@@ -1,4 +1,4 @@
-#include "cli/run/resume_checks.h"
+#include "cli/run/run_checks.h"
 
 #include <filesystem>
 #include <fstream>

@@ -9,7 +9,7 @@
 #include "common/job/job_file.h"
 #include "common/job/optimizer_config.h"
 #include "histories.pb.h"
-#include "ps/shard/engine_config.h"
+#include "ps/shard/shard_settings.h"
 #include "ps/store/manifest.h"
 #include "tests/fuzz/text_input.h"
 

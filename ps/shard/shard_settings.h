@@ -1,14 +1,21 @@
-// Derives the parts of a shard from the scheduler's request: trained, averaged and frozen elements, and the group of
-// the optimizer's settings for each range.
+// Derives the settings of a shard: those of its engine from the job file; from the scheduler's request its parts, which
+// are trained, averaged and frozen elements, and the group of the optimizer's settings for each range.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "common/timeouts.h"
+#include "job.pb.h"
 #include "parameter_server.pb.h"
+#include "ps/consistency/engine.h"
 #include "ps/shard/shard_state.h"
 
 namespace slackline::ps {
+
+// Returns the engine's settings. `samples_per_epoch`: number of training images.
+EngineConfig MakeEngineConfig(const job::Job& job, const Timeouts& timeouts, uint64_t samples_per_epoch);
 
 // Checks the parts of all shards. `groups`: number of groups in the job file.
 //   kInvalidArgument  elements that are both frozen and trained; ranges that are out of order, beyond the trained
