@@ -13,7 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "bench/support/ratio_reporter.h"
-#include "common/byte_segments.h"
+#include "common/base/byte_segments.h"
 #include "common/codec/block_decoder.h"
 #include "common/codec/checker.h"
 #include "common/codec/encode.h"

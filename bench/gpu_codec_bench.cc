@@ -14,7 +14,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "bench/support/ratio_reporter.h"
-#include "common/check.h"
+#include "common/base/check.h"
 #include "common/codec/codec.h"
 #include "common/codec/topk.h"
 #include "worker/cuda/codec_kernels.h"

@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-#include "common/check.h"
+#include "common/base/check.h"
 #include "images/dataset/dataset.h"
 #include "images/dataset/prefetcher.h"
 #include "images/prepared/prepared_index.h"

@@ -16,7 +16,7 @@
 #include "bench/support/beside.h"
 #include "bench/support/command_line.h"
 #include "bench/support/report.h"
-#include "common/byte_segments.h"
+#include "common/base/byte_segments.h"
 #include "common/codec/block_decoder.h"
 #include "common/codec/encode.h"
 #include "common/optimizer/aligned_floats.h"

@@ -13,10 +13,10 @@
 #include "absl/time/clock.h"
 #include "bench/support/command_line.h"
 #include "bench/support/report.h"
-#include "common/check.h"
+#include "common/base/check.h"
 #include "common/job/job_file.h"
-#include "common/logging.h"
-#include "common/timeouts.h"
+#include "common/log/logging.h"
+#include "common/time/timeouts.h"
 #include "scheduler/control/controller.h"
 
 namespace slackline::scheduler {

@@ -17,7 +17,7 @@
 #include <iostream>
 
 #include "bench/plain/networks.h"
-#include "common/check.h"
+#include "common/base/check.h"
 #include "images/dataset/dataset.h"
 #include "images/dataset/prefetcher.h"
 #include "worker/model/model.h"

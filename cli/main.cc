@@ -28,12 +28,12 @@
 #include "cli/prepare/command.h"
 #include "cli/run/node_scripts.h"
 #include "cli/slurm/command.h"
-#include "common/help.h"
-#include "common/log_format.h"
-#include "common/nearest_word.h"
-#include "common/output.h"
+#include "common/log/log_format.h"
+#include "common/log/output.h"
 #include "common/rpc/channel.h"
-#include "common/version_text.h"
+#include "common/text/help.h"
+#include "common/text/nearest_word.h"
+#include "common/text/version_text.h"
 
 namespace slackline::cli {
 namespace {

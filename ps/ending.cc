@@ -3,7 +3,7 @@
 #include <csignal>
 
 #include "absl/strings/str_cat.h"
-#include "common/held_signals.h"
+#include "common/process/held_signals.h"
 
 namespace slackline::ps {
 namespace {

@@ -1,4 +1,4 @@
-"""Options of commands in Python, with the form of help that the programs in C++ have (common/help.h)."""
+"""Options of commands in Python, with the form of help that the programs in C++ have (common/text/help.h)."""
 
 import argparse
 import textwrap

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "common/check.h"
+#include "common/base/check.h"
 #include "common/job/optimizer_config.h"
 #include "ps/shard/shard_settings.h"
 

@@ -2,7 +2,7 @@
 
 #include <variant>
 
-#include "common/check.h"
+#include "common/base/check.h"
 #include "ps/shard/push_norm.h"
 #include "ps/shard/step_arguments.h"
 

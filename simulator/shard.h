@@ -10,7 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
-#include "common/ids.h"
+#include "common/base/ids.h"
 #include "ps/consistency/engine.h"
 #include "ps/shard/references.h"
 #include "ps/shard/shard_state.h"

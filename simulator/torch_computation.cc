@@ -9,7 +9,7 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
-#include "common/clock.h"
+#include "common/time/clock.h"
 #include "simulator/step_task.h"
 #include "worker/base/gradient_norm.h"
 #include "worker/evaluation/evaluator.h"

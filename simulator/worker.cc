@@ -5,8 +5,8 @@
 #include <variant>
 
 #include "absl/strings/str_cat.h"
-#include "common/computing_watch.h"
 #include "common/job/job_file.h"
+#include "common/time/computing_watch.h"
 #include "worker/local_training/local_images.h"
 #include "worker/scheduler_link/scheduler_wire.h"
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "common/slowdown.h"
+#include "common/base/slowdown.h"
 
 namespace slackline::simulator {
 namespace {

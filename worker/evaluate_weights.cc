@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/job/data_formats.h"
-#include "common/logging.h"
+#include "common/log/logging.h"
 #include "worker/cuda/gpus.h"
 #include "worker/evaluation/evaluator.h"
 #include "worker/machine/devices.h"

@@ -3,10 +3,10 @@
 #include <string>
 #include <utility>
 
-#include "common/host_name.h"
-#include "common/logging.h"
+#include "common/log/logging.h"
 #include "common/power/meter_watch.h"
 #include "common/power/node_series.h"
+#include "common/process/host_name.h"
 #include "worker/cuda/gpus.h"
 
 namespace slackline::worker {

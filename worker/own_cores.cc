@@ -6,8 +6,8 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "common/logging.h"
-#include "common/thread_cores.h"
+#include "common/log/logging.h"
+#include "common/process/thread_cores.h"
 #include "worker/machine/numa_nodes.h"
 #include "worker/settings/job_config.h"
 

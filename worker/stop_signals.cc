@@ -4,7 +4,7 @@
 
 #include <utility>
 
-#include "common/held_signals.h"
+#include "common/process/held_signals.h"
 
 namespace slackline::worker {
 namespace {

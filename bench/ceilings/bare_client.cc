@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "bench/ceilings/bare_stream.h"
-#include "common/check.h"
+#include "common/base/check.h"
 #include "common/rpc/channel.h"
 
 namespace slackline::bench {

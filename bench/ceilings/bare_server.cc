@@ -9,8 +9,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "bench/ceilings/bare_stream.h"
-#include "common/byte_segments.h"
-#include "common/check.h"
+#include "common/base/byte_segments.h"
+#include "common/base/check.h"
 #include "common/rpc/channel.h"
 
 namespace slackline::bench {

@@ -5,7 +5,7 @@
 
 #include "absl/status/statusor.h"
 #include "bench/exchange/options.h"
-#include "common/ids.h"
+#include "common/base/ids.h"
 #include "common/security/security.h"
 #include "job.pb.h"
 #include "ps/service/sequencer.h"

@@ -14,7 +14,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "bench/exchange/data_path.h"
-#include "common/check.h"
+#include "common/base/check.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/frame.h"
 #include "parameter_server.grpc.pb.h"

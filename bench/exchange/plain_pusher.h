@@ -6,7 +6,7 @@
 
 #include "absl/types/span.h"
 #include "bench/exchange/plain_stream.h"
-#include "common/ids.h"
+#include "common/base/ids.h"
 #include "worker/client/client.h"
 
 namespace slackline::bench {

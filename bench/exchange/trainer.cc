@@ -12,7 +12,7 @@
 #include "bench/exchange/data_path.h"
 #include "bench/exchange/plain_pusher.h"
 #include "bench/support/rate.h"
-#include "common/check.h"
+#include "common/base/check.h"
 #include "common/rpc/channel.h"
 #include "worker/client/client.h"
 

@@ -11,7 +11,7 @@ have applied it, and how often; a ledger says which were answered. Kills come ev
 
 With --kill-at nobody is killed at random (but servers, where the point comes after their deaths): a process of the
 role kills itself when it comes to a point for the Nth time in its life, the first few times that one is started (see
-common/kill_point.h; only builds for tests have such points).
+common/process/kill_point.h; only builds for tests have such points).
 
 With --reference the workers are reference_ledger.py, which pushes as ledger-worker does, and shares no code with it: the client in plain
 Python of examples/python/. Its modules must be there: run soak.py with .cache/venv/bin/python.

@@ -15,7 +15,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "common/check.h"
+#include "common/base/check.h"
 
 namespace slackline::bench {
 namespace {

@@ -14,7 +14,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "common/check.h"
+#include "common/base/check.h"
 
 namespace slackline::bench {
 namespace {

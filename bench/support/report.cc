@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstdio>
 
-#include "common/check.h"
+#include "common/base/check.h"
 
 namespace slackline::bench {
 namespace {

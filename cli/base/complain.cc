@@ -1,6 +1,6 @@
 #include "cli/base/complain.h"
 
-#include "common/logging.h"
+#include "common/log/logging.h"
 
 namespace slackline::cli {
 

@@ -18,9 +18,9 @@
 #include <nlohmann/json.hpp>
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "common/clock.h"
-#include "common/json_text.h"
-#include "common/utf8.h"
+#include "common/text/json_text.h"
+#include "common/text/utf8.h"
+#include "common/time/clock.h"
 
 namespace slackline::cli {
 namespace {

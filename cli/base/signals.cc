@@ -7,8 +7,8 @@
 
 #include <algorithm>
 
-#include "common/check.h"
-#include "common/held_signals.h"
+#include "common/base/check.h"
+#include "common/process/held_signals.h"
 
 namespace slackline::cli {
 

@@ -14,11 +14,11 @@
 #include "cli/run/cluster.h"
 #include "cli/run/run_checks.h"
 #include "cli/run/tracking.h"
-#include "common/help.h"
+#include "common/base/slowdown.h"
 #include "common/http/http_address.h"
 #include "common/job/job_file.h"
 #include "common/security/check_credentials.h"
-#include "common/slowdown.h"
+#include "common/text/help.h"
 #include "worker/settings/job_checks.h"
 
 namespace slackline::cli {

@@ -19,11 +19,11 @@
 #include "cli/run/run_end.h"
 #include "cli/run/scheduler_client.h"
 #include "common/checkpoint/model_reader.h"
-#include "common/clock.h"
-#include "common/help.h"
 #include "common/job/job_file.h"
 #include "common/metrics/measured.h"
 #include "common/optimizer/averaged_weights.h"
+#include "common/text/help.h"
+#include "common/time/clock.h"
 #include "worker/model/weights/safetensors.h"
 
 namespace slackline::cli {

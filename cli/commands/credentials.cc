@@ -9,9 +9,9 @@
 #include "absl/time/clock.h"
 #include "cli/base/complain.h"
 #include "cli/commands/shared_options.h"
-#include "common/help.h"
 #include "common/security/files.h"
 #include "common/security/make_credentials.h"
+#include "common/text/help.h"
 
 namespace slackline::cli {
 namespace {

@@ -24,7 +24,7 @@
 #include "cli/base/signals.h"
 #include "cli/commands/checkpoints.h"
 #include "cli/run/report.h"
-#include "common/help.h"
+#include "common/text/help.h"
 #include "scheduler.pb.h"
 
 namespace slackline::cli {

@@ -20,11 +20,11 @@
 #include "cli/commands/shared_options.h"
 #include "cli/run/progress.h"
 #include "cli/run/run_lock.h"
-#include "common/help.h"
-#include "common/json_text.h"
 #include "common/metrics/test_metric.h"
-#include "common/utf8.h"
-#include "common/wrap_text.h"
+#include "common/text/help.h"
+#include "common/text/json_text.h"
+#include "common/text/utf8.h"
+#include "common/text/wrap_text.h"
 
 namespace slackline::cli {
 namespace {

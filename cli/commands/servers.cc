@@ -18,10 +18,10 @@
 #include "cli/run/run_end.h"
 #include "cli/run/run_lock.h"
 #include "cli/run/scheduler_client.h"
-#include "common/clock.h"
-#include "common/counted.h"
-#include "common/help.h"
 #include "common/job/job_file.h"
+#include "common/text/counted.h"
+#include "common/text/help.h"
+#include "common/time/clock.h"
 
 namespace slackline::cli {
 namespace {

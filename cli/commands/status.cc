@@ -25,11 +25,11 @@
 #include "cli/run/run_folder.h"
 #include "cli/run/scheduler_client.h"
 #include "cli/run/status_view.h"
-#include "common/address.h"
-#include "common/clock.h"
-#include "common/help.h"
+#include "common/base/address.h"
 #include "common/job/job_file.h"
 #include "common/security/security.h"
+#include "common/text/help.h"
+#include "common/time/clock.h"
 #include "scheduler/base/message_json.h"
 
 namespace slackline::cli {

@@ -22,11 +22,11 @@
 #include "cli/run/script.h"
 #include "cli/run/tracking.h"
 #include "common/checkpoint/folder.h"
-#include "common/folder_name.h"
-#include "common/help.h"
 #include "common/job/job_file.h"
-#include "common/log_format.h"
-#include "common/logging.h"
+#include "common/log/log_format.h"
+#include "common/log/logging.h"
+#include "common/text/folder_name.h"
+#include "common/text/help.h"
 #include "worker/settings/job_checks.h"
 
 namespace slackline::cli {

@@ -15,9 +15,9 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "cli/doctor/words.h"
-#include "common/address.h"
-#include "common/counted.h"
-#include "common/device.h"
+#include "common/base/address.h"
+#include "common/process/device.h"
+#include "common/text/counted.h"
 
 namespace slackline::cli::doctor {
 namespace {

@@ -4,8 +4,8 @@
 #include <memory>
 
 #include "cli/doctor/doctor.h"
-#include "common/folder_name.h"
-#include "common/help.h"
+#include "common/text/folder_name.h"
+#include "common/text/help.h"
 
 namespace slackline::cli::doctor {
 namespace {

@@ -23,7 +23,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "cli/doctor/control_groups.h"
-#include "common/dynamic_library.h"
+#include "common/process/dynamic_library.h"
 
 namespace slackline::cli::doctor {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "common/json_text.h"
+#include "common/text/json_text.h"
 
 namespace slackline::cli::doctor {
 namespace {

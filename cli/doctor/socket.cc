@@ -17,7 +17,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "common/address.h"
+#include "common/base/address.h"
 
 namespace slackline::cli::doctor {
 namespace {

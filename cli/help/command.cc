@@ -19,9 +19,9 @@
 #include "cli/help/completion.h"
 #include "cli/help/plain_text.h"
 #include "cli/help/topics.h"
-#include "common/help.h"
-#include "common/nearest_word.h"
-#include "common/wrap_text.h"
+#include "common/text/help.h"
+#include "common/text/nearest_word.h"
+#include "common/text/wrap_text.h"
 
 namespace slackline::cli::help {
 namespace {

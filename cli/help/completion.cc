@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
-#include "common/help.h"
+#include "common/text/help.h"
 
 namespace slackline::cli::help {
 namespace {

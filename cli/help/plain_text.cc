@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
-#include "common/wrap_text.h"
+#include "common/text/wrap_text.h"
 
 namespace slackline::cli::help {
 namespace {

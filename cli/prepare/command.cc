@@ -7,8 +7,8 @@
 
 #include "cli/base/complain.h"
 #include "cli/prepare/prepare.h"
-#include "common/folder_name.h"
-#include "common/help.h"
+#include "common/text/folder_name.h"
+#include "common/text/help.h"
 
 namespace slackline::cli::prepare {
 namespace {

@@ -15,8 +15,8 @@
 
 #include <nlohmann/json.hpp>
 #include "absl/strings/str_cat.h"
-#include "common/json_text.h"
 #include "common/storage/durable_file.h"
+#include "common/text/json_text.h"
 #include "images/prepared/prepared_index.h"
 
 namespace slackline::cli::prepare {

@@ -5,9 +5,9 @@
 
 #include <nlohmann/json.hpp>
 #include "absl/strings/str_cat.h"
-#include "common/json_text.h"
 #include "common/storage/checksum.h"
 #include "common/storage/durable_file.h"
+#include "common/text/json_text.h"
 #include "images/base/halves.h"
 #include "images/base/npy.h"
 #include "images/prepared/prepared_check.h"

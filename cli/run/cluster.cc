@@ -14,9 +14,9 @@
 #include "cli/run/node_scripts.h"
 #include "cli/run/script.h"
 #include "cli/run/seat.h"
-#include "common/clock.h"
 #include "common/job/job_kinds.h"
 #include "common/job/job_timeouts.h"
+#include "common/time/clock.h"
 
 namespace slackline::cli {
 namespace {

@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
-#include "common/clock.h"
+#include "common/time/clock.h"
 
 namespace slackline::cli {
 

@@ -21,7 +21,7 @@
 #include "cli/base/process.h"
 #include "cli/base/signals.h"
 #include "cli/run/seat.h"
-#include "common/clock.h"
+#include "common/time/clock.h"
 
 namespace slackline::cli {
 namespace {

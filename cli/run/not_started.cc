@@ -4,8 +4,8 @@
 
 #include <nlohmann/json.hpp>
 #include "absl/strings/str_cat.h"
-#include "common/json_text.h"
-#include "common/utf8.h"
+#include "common/text/json_text.h"
+#include "common/text/utf8.h"
 
 namespace slackline::cli {
 namespace {

@@ -6,9 +6,9 @@
 #include <nlohmann/json.hpp>
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "common/address.h"
+#include "common/base/address.h"
 #include "common/http/http_get.h"
-#include "common/json_text.h"
+#include "common/text/json_text.h"
 
 namespace slackline::cli {
 namespace {

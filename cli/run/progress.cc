@@ -11,7 +11,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "cli/run/status_view.h"
-#include "common/logging.h"
+#include "common/log/logging.h"
 #include "common/metrics/measured.h"
 #include "common/metrics/test_metric.h"
 

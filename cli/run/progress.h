@@ -6,7 +6,7 @@
 
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
-#include "common/output.h"
+#include "common/log/output.h"
 #include "scheduler.pb.h"
 
 namespace slackline::cli {

@@ -11,8 +11,8 @@
 #include "absl/strings/string_view.h"
 #include "cli/base/shell_word.h"
 #include "cli/run/progress.h"
-#include "common/counted.h"
 #include "common/job/job_kinds.h"
+#include "common/text/counted.h"
 #include "scheduler/base/job_state_name.h"
 
 namespace slackline::cli {

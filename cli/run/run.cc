@@ -16,9 +16,9 @@
 #include "cli/run/report.h"
 #include "cli/run/run_end.h"
 #include "common/checkpoint/folder.h"
-#include "common/clock.h"
 #include "common/job/job_file.h"
-#include "common/logging.h"
+#include "common/log/logging.h"
+#include "common/time/clock.h"
 
 namespace slackline::cli {
 namespace {

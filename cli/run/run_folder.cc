@@ -8,9 +8,9 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "cli/base/replace_file.h"
-#include "common/folder_name.h"
-#include "common/json_text.h"
-#include "common/utf8.h"
+#include "common/text/folder_name.h"
+#include "common/text/json_text.h"
+#include "common/text/utf8.h"
 
 namespace slackline::cli {
 namespace {

@@ -4,7 +4,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
-#include "common/clock.h"
+#include "common/time/clock.h"
 
 namespace slackline::cli {
 namespace {

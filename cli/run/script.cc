@@ -11,11 +11,11 @@
 #include "absl/strings/str_split.h"
 #include "cli/base/replace_file.h"
 #include "cli/base/shell_word.h"
-#include "common/check.h"
+#include "common/base/check.h"
 #include "common/job/job_file.h"
 #include "common/job/job_kinds.h"
-#include "common/json_text.h"
-#include "common/utf8.h"
+#include "common/text/json_text.h"
+#include "common/text/utf8.h"
 
 namespace slackline::cli {
 namespace {

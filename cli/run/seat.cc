@@ -9,7 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/types/span.h"
-#include "common/thread_cores.h"
+#include "common/process/thread_cores.h"
 
 namespace slackline::cli {
 namespace {

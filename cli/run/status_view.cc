@@ -9,7 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "cli/run/progress.h"
-#include "common/utf8.h"
+#include "common/text/utf8.h"
 
 namespace slackline::cli {
 namespace {

@@ -15,8 +15,8 @@
 #include "cli/base/python_package.h"
 #include "cli/base/shell_word.h"
 #include "cli/run/script.h"
-#include "common/clock.h"
-#include "common/logging.h"
+#include "common/log/logging.h"
+#include "common/time/clock.h"
 
 namespace slackline::cli {
 namespace {

@@ -12,8 +12,8 @@
 #include "cli/slurm/node.h"
 #include "cli/slurm/placement.h"
 #include "cli/slurm/submit.h"
-#include "common/folder_name.h"
-#include "common/help.h"
+#include "common/text/folder_name.h"
+#include "common/text/help.h"
 
 namespace slackline::cli::slurm {
 namespace {

@@ -28,12 +28,12 @@
 #include "cli/slurm/node_cluster.h"
 #include "cli/slurm/placement.h"
 #include "cli/slurm/slurm_programs.h"
-#include "common/address.h"
-#include "common/clock.h"
+#include "common/base/address.h"
 #include "common/job/job_file.h"
-#include "common/log_format.h"
-#include "common/logging.h"
+#include "common/log/log_format.h"
+#include "common/log/logging.h"
 #include "common/security/make_credentials.h"
+#include "common/time/clock.h"
 #include "worker/settings/job_checks.h"
 
 namespace slackline::cli::slurm {

@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 #include "absl/strings/str_cat.h"
 #include "cli/base/replace_file.h"
-#include "common/clock.h"
-#include "common/json_text.h"
+#include "common/text/json_text.h"
+#include "common/time/clock.h"
 
 namespace slackline::cli::slurm {
 namespace {

@@ -17,13 +17,13 @@
 #include "cli/slurm/allocation.h"
 #include "cli/slurm/meeting.h"
 #include "cli/slurm/slurm_programs.h"
-#include "common/clock.h"
 #include "common/job/job_file.h"
-#include "common/log_format.h"
-#include "common/logging.h"
+#include "common/log/log_format.h"
+#include "common/log/logging.h"
+#include "common/log/output.h"
 #include "common/network/interfaces.h"
-#include "common/output.h"
 #include "common/security/security.h"
+#include "common/time/clock.h"
 
 namespace slackline::cli::slurm {
 namespace {

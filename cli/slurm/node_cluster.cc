@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/clock.h"
+#include "common/time/clock.h"
 
 namespace slackline::cli::slurm {
 namespace {

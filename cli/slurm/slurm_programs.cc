@@ -10,7 +10,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "common/clock.h"
+#include "common/time/clock.h"
 
 namespace slackline::cli::slurm {
 namespace {

@@ -20,7 +20,7 @@
 #include "cli/slurm/launch.h"
 #include "cli/slurm/slurm_programs.h"
 #include "common/job/job_file.h"
-#include "common/logging.h"
+#include "common/log/logging.h"
 #include "worker/settings/job_checks.h"
 
 namespace slackline::cli::slurm {

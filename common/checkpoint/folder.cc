@@ -21,10 +21,10 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
-#include "common/check.h"
+#include "common/base/check.h"
 #include "common/checkpoint/shard_file.h"
-#include "common/kill_point.h"
 #include "common/metrics/measured.h"
+#include "common/process/kill_point.h"
 #include "common/storage/durable_file.h"
 
 namespace slackline::checkpoint {

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <string>
 
-#include "common/ids.h"
+#include "common/base/ids.h"
 
 namespace slackline::checkpoint {
 

@@ -15,9 +15,9 @@
 #include <nlohmann/json.hpp>
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "common/check.h"
-#include "common/json_text.h"
+#include "common/base/check.h"
 #include "common/optimizer/averaged_weights.h"
+#include "common/text/json_text.h"
 
 namespace slackline::checkpoint {
 namespace {

@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "absl/types/span.h"
-#include "common/byte_segments.h"
+#include "common/base/byte_segments.h"
 #include "common/codec/codec.h"
 #include "common/codec/topk.h"
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
-#include "common/byte_segments.h"
+#include "common/base/byte_segments.h"
 #include "common/codec/codec.h"
 
 namespace slackline::codec {

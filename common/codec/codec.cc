@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
-#include "common/check.h"
+#include "common/base/check.h"
 
 namespace slackline::codec {
 namespace {

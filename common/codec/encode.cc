@@ -4,8 +4,8 @@
 #include <array>
 #include <cstring>
 
-#include "common/byte_segments.h"
-#include "common/check.h"
+#include "common/base/byte_segments.h"
+#include "common/base/check.h"
 #include "common/codec/block_decoder.h"
 #include "common/codec/kernels.h"
 #include "common/codec/topk.h"

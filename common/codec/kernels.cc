@@ -6,7 +6,7 @@
 #include <bit>
 #include <cstring>
 
-#include "common/check.h"
+#include "common/base/check.h"
 #include "common/codec/kernels.h"
 
 #undef HWY_TARGET_INCLUDE

@@ -7,7 +7,7 @@
 #include <cstring>
 #include <functional>
 
-#include "common/check.h"
+#include "common/base/check.h"
 #include "common/codec/kernels.h"
 
 namespace slackline::codec {

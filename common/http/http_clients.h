@@ -12,8 +12,8 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
-#include "common/clock.h"
 #include "common/shm/descriptor.h"
+#include "common/time/clock.h"
 
 namespace slackline {
 

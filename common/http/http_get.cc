@@ -13,8 +13,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "common/address.h"
-#include "common/clock.h"
+#include "common/base/address.h"
+#include "common/time/clock.h"
 
 namespace slackline {
 namespace {

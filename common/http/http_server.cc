@@ -15,12 +15,12 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
-#include "common/address.h"
-#include "common/check.h"
-#include "common/clock.h"
+#include "common/base/address.h"
+#include "common/base/check.h"
 #include "common/http/http_clients.h"
 #include "common/http/http_head.h"
 #include "common/shm/descriptor.h"
+#include "common/time/clock.h"
 
 namespace slackline {
 namespace {

@@ -1,6 +1,6 @@
 #include "common/job/consistency_modes.h"
 
-#include "common/check.h"
+#include "common/base/check.h"
 
 namespace slackline {
 namespace {

@@ -16,7 +16,7 @@
 #include "common/job/rules.h"
 #include "common/job/writer.h"
 #include "common/job/yaml_tree.h"
-#include "common/utf8.h"
+#include "common/text/utf8.h"
 
 namespace slackline {
 namespace {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "absl/time/time.h"
-#include "common/timeouts.h"
+#include "common/time/timeouts.h"
 #include "job.pb.h"
 
 namespace slackline {

@@ -2,13 +2,13 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
-#include "common/any_of_text.h"
 #include "common/job/data_formats.h"
 #include "common/job/job_kinds.h"
 #include "common/job/metric_names.h"
 #include "common/job/push_samples.h"
 #include "common/job/rule_book.h"
 #include "common/job/value.h"
+#include "common/text/any_of_text.h"
 
 namespace slackline::job_file {
 namespace {

@@ -11,7 +11,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "common/job/value.h"
-#include "common/nearest_word.h"
+#include "common/text/nearest_word.h"
 
 namespace slackline::job_file {
 namespace {

@@ -8,8 +8,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "common/address.h"
-#include "common/any_of_text.h"
+#include "common/base/address.h"
 #include "common/codec/codec.h"
 #include "common/http/http_address.h"
 #include "common/job/data_formats.h"
@@ -24,6 +23,7 @@
 #include "common/network/interfaces.h"
 #include "common/network/ports.h"
 #include "common/optimizer/optimizer.h"
+#include "common/text/any_of_text.h"
 
 namespace slackline::job_file {
 namespace {

@@ -6,14 +6,14 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
-#include "common/any_of_text.h"
-#include "common/core_wish.h"
-#include "common/device.h"
 #include "common/http/http_address.h"
 #include "common/job/job_kinds.h"
 #include "common/job/push_samples.h"
 #include "common/job/rule_book.h"
 #include "common/job/value.h"
+#include "common/process/core_wish.h"
+#include "common/process/device.h"
+#include "common/text/any_of_text.h"
 
 namespace slackline::job_file {
 namespace {

@@ -13,7 +13,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "common/version_text.h"
+#include "common/text/version_text.h"
 
 namespace slackline {
 namespace {

@@ -1,7 +1,7 @@
 #include "common/metrics/serve_metrics.h"
 
 #include "absl/strings/str_cat.h"
-#include "common/logging.h"
+#include "common/log/logging.h"
 #include "common/metrics/process_metrics.h"
 #include "common/network/ports.h"
 

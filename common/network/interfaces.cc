@@ -19,7 +19,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "common/address.h"
+#include "common/base/address.h"
 
 namespace slackline::network {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <fstream>
 
-#include "common/address.h"
+#include "common/base/address.h"
 
 namespace slackline::network {
 

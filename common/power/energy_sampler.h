@@ -9,9 +9,9 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
-#include "common/clock.h"
 #include "common/power/energy_tally.h"
 #include "common/power/power_meter.h"
+#include "common/time/clock.h"
 
 namespace slackline::power {
 

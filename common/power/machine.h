@@ -3,8 +3,8 @@
 
 #include <string>
 
-#include "common/boot_id.h"
-#include "common/host_name.h"
+#include "common/process/boot_id.h"
+#include "common/process/host_name.h"
 
 namespace slackline::power {
 

@@ -5,7 +5,7 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "common/dynamic_library.h"
+#include "common/process/dynamic_library.h"
 
 namespace slackline::power {
 namespace {

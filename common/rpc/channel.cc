@@ -14,9 +14,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
-#include "common/logging.h"
+#include "common/log/logging.h"
 #include "common/rpc/message_text.h"
-#include "common/utf8.h"
+#include "common/text/utf8.h"
 
 // Since 1.65 gRPC logs by Abseil, and gpr_set_log_function() has no effect; newer versions do not have it.
 #if GRPC_CPP_VERSION_MAJOR > 1 || GRPC_CPP_VERSION_MINOR >= 65

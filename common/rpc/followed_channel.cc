@@ -8,8 +8,8 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "common/address.h"
-#include "common/logging.h"
+#include "common/base/address.h"
+#include "common/log/logging.h"
 
 namespace slackline::rpc {
 namespace {

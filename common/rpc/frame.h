@@ -22,7 +22,7 @@
 #include <grpcpp/support/slice.h>
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "common/byte_segments.h"
+#include "common/base/byte_segments.h"
 
 namespace slackline::rpc {
 

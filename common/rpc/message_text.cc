@@ -4,7 +4,7 @@
 #include <vector>
 
 #include <google/protobuf/descriptor.h>
-#include "common/utf8.h"
+#include "common/text/utf8.h"
 
 namespace slackline::rpc {
 namespace {

@@ -9,7 +9,7 @@
 #include <grpcpp/security/tls_credentials_options.h>
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "common/address.h"
+#include "common/base/address.h"
 #include "common/security/check_credentials.h"
 #include "common/security/files.h"
 

@@ -9,8 +9,8 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "common/clock.h"
 #include "common/shm/descriptor_socket.h"
+#include "common/time/clock.h"
 
 namespace slackline::shm {
 namespace {

@@ -11,9 +11,9 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
-#include "common/check.h"
-#include "common/clock.h"
+#include "common/base/check.h"
 #include "common/shm/descriptor_socket.h"
+#include "common/time/clock.h"
 
 namespace slackline::shm {
 namespace {

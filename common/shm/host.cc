@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "common/boot_id.h"
+#include "common/process/boot_id.h"
 
 namespace slackline::shm {
 

@@ -2,7 +2,7 @@
 
 #include <xxhash.h>
 
-#include "common/check.h"
+#include "common/base/check.h"
 
 namespace slackline {
 

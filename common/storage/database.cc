@@ -19,8 +19,8 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "common/check.h"
-#include "common/kill_point.h"
+#include "common/base/check.h"
+#include "common/process/kill_point.h"
 
 namespace slackline {
 namespace {

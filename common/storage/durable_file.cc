@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/string_view.h"
-#include "common/kill_point.h"
+#include "common/process/kill_point.h"
 
 namespace slackline {
 namespace {

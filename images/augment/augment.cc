@@ -6,7 +6,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "common/check.h"
+#include "common/base/check.h"
 #include "images/augment/rand_augment.h"
 
 namespace slackline::images {

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/check.h"
+#include "common/base/check.h"
 #include "common/storage/checksum.h"
 #include "images/augment/mix_batch.h"
 #include "images/base/halves.h"

@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/check.h"
-#include "common/computing_watch.h"
+#include "common/base/check.h"
+#include "common/time/computing_watch.h"
 
 namespace slackline::images {
 

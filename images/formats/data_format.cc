@@ -10,7 +10,7 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "common/check.h"
+#include "common/base/check.h"
 #include "images/base/class_names.h"
 #include "images/formats/formats.h"
 #include "images/pictures/picture_data.h"

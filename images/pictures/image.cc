@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "absl/strings/match.h"
-#include "common/check.h"
+#include "common/base/check.h"
 
 namespace slackline::images::pictures {
 namespace {

@@ -8,7 +8,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
-#include "common/logging.h"
+#include "common/log/logging.h"
 #include "images/pictures/split.h"
 
 namespace slackline::images::pictures {

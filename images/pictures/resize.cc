@@ -1,6 +1,6 @@
 #include <string_view>
 
-#include "common/check.h"
+#include "common/base/check.h"
 
 // Before weights are made to sum to 1 stb wants their sum to be near it. Where an image becomes a little smaller it is
 // not, of which nobody is at fault; all that stb wants otherwise holds unless there is a bug.

@@ -19,9 +19,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
-#include "common/clock.h"
-#include "common/steady_flag.h"
+#include "common/process/steady_flag.h"
 #include "common/storage/checksum.h"
+#include "common/time/clock.h"
 
 namespace slackline::images {
 namespace {

@@ -13,10 +13,10 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "common/backoff.h"
-#include "common/check.h"
-#include "common/clock.h"
-#include "common/steady_flag.h"
+#include "common/base/check.h"
+#include "common/process/steady_flag.h"
+#include "common/time/backoff.h"
+#include "common/time/clock.h"
 
 namespace slackline::images {
 namespace {

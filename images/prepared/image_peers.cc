@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/http/http_address.h"
-#include "common/logging.h"
+#include "common/log/logging.h"
 #include "common/storage/checksum.h"
 
 namespace slackline::images {

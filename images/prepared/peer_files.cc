@@ -14,7 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
-#include "common/check.h"
+#include "common/base/check.h"
 #include "common/network/ports.h"
 
 namespace slackline::images {

@@ -11,8 +11,8 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "common/json_text.h"
 #include "common/storage/checksum.h"
+#include "common/text/json_text.h"
 
 namespace slackline::images {
 namespace {

@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "common/http/http_address.h"
-#include "common/logging.h"
+#include "common/log/logging.h"
 
 namespace slackline::images {
 namespace {

@@ -4,8 +4,8 @@
 #include <cstddef>
 #include <map>
 
-#include "common/check.h"
-#include "common/ids.h"
+#include "common/base/check.h"
+#include "common/base/ids.h"
 
 namespace slackline::ps {
 

@@ -70,7 +70,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
-#include "common/ids.h"
+#include "common/base/ids.h"
 #include "common/job/consistency_modes.h"
 #include "ps/consistency/clock_counts.h"
 #include "ps/consistency/events.h"

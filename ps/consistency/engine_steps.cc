@@ -3,7 +3,7 @@
 #include <cmath>
 #include <utility>
 
-#include "common/check.h"
+#include "common/base/check.h"
 #include "ps/consistency/engine.h"
 
 namespace slackline::ps {

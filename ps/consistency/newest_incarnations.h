@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <map>
 
-#include "common/ids.h"
+#include "common/base/ids.h"
 
 namespace slackline::ps {
 

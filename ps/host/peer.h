@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "common/base/ids.h"
 #include "common/codec/codec.h"
-#include "common/ids.h"
 #include "common/shm/loan_flag.h"
 #include "common/shm/segment.h"
 #include "parameter_server.pb.h"

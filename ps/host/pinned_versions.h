@@ -9,7 +9,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/time/time.h"
-#include "common/ids.h"
+#include "common/base/ids.h"
 #include "ps/consistency/engine.h"
 #include "ps/host/peer.h"
 #include "ps/shard/slice.h"

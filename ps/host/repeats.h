@@ -4,7 +4,7 @@
 #include <map>
 #include <optional>
 
-#include "common/ids.h"
+#include "common/base/ids.h"
 #include "ps/consistency/engine.h"
 #include "ps/host/peer.h"
 

@@ -3,9 +3,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/check.h"
-#include "common/kill_point.h"
-#include "common/logging.h"
+#include "common/base/check.h"
+#include "common/log/logging.h"
+#include "common/process/kill_point.h"
 #include "ps/base/readable.h"
 #include "ps/host/shard_host.h"
 #include "ps/shard/learning_rates.h"

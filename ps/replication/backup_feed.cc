@@ -7,9 +7,9 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
-#include "common/byte_segments.h"
+#include "common/base/byte_segments.h"
 #include "common/codec/wire_encoding.h"
-#include "common/kill_point.h"
+#include "common/process/kill_point.h"
 #include "ps/host/peer.h"
 #include "ps/shard/learning_rates.h"
 #include "ps/store/manifest.h"

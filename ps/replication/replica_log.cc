@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/codec/wire_encoding.h"
-#include "common/logging.h"
+#include "common/log/logging.h"
 #include "ps/base/readable.h"
 #include "ps/host/peer.h"
 #include "ps/store/manifest.h"

@@ -28,9 +28,9 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "common/clock.h"
 #include "common/rpc/frame.h"
-#include "common/timeouts.h"
+#include "common/time/clock.h"
+#include "common/time/timeouts.h"
 #include "parameter_server.pb.h"
 #include "ps/base/service_metrics.h"
 #include "ps/host/shard_journal.h"

@@ -4,11 +4,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/host_name.h"
-#include "common/logging.h"
-#include "common/protocol_version.h"
+#include "common/base/protocol_version.h"
+#include "common/log/logging.h"
+#include "common/log/silence_notice.h"
+#include "common/process/host_name.h"
 #include "common/rpc/channel.h"
-#include "common/silence_notice.h"
 #include "ps/base/readable.h"
 
 namespace slackline::ps {

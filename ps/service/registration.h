@@ -10,10 +10,10 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "common/clock.h"
+#include "common/process/steady_flag.h"
 #include "common/rpc/followed_channel.h"
-#include "common/steady_flag.h"
-#include "common/timeouts.h"
+#include "common/time/clock.h"
+#include "common/time/timeouts.h"
 #include "ps/service/sequencer.h"
 #include "scheduler.grpc.pb.h"
 

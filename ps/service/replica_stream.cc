@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "common/check.h"
-#include "common/logging.h"
+#include "common/base/check.h"
+#include "common/log/logging.h"
 #include "common/rpc/frame.h"
 #include "common/shm/host.h"
 #include "ps/base/readable.h"

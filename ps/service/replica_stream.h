@@ -11,9 +11,9 @@
 #include <grpcpp/grpcpp.h>
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "common/clock.h"
 #include "common/rpc/channel.h"
 #include "common/security/security.h"
+#include "common/time/clock.h"
 #include "parameter_server.grpc.pb.h"
 #include "ps/service/shard_table.h"
 #include "ps/service/worker_stream.h"

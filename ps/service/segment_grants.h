@@ -9,10 +9,10 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "common/clock.h"
 #include "common/rpc/frame.h"
 #include "common/shm/loan_flag.h"
 #include "common/shm/segment.h"
+#include "common/time/clock.h"
 #include "parameter_server.pb.h"
 #include "ps/host/peer.h"
 #include "ps/host/shard_host.h"

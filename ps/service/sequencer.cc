@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/logging.h"
+#include "common/log/logging.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/connections.h"
 #include "common/shm/descriptor_socket.h"

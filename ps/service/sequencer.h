@@ -14,10 +14,10 @@
 #include <grpcpp/grpcpp.h>
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "common/clock.h"
+#include "common/process/steady_flag.h"
 #include "common/security/security.h"
-#include "common/steady_flag.h"
-#include "common/timeouts.h"
+#include "common/time/clock.h"
+#include "common/time/timeouts.h"
 #include "job.pb.h"
 #include "ps/base/service_metrics.h"
 #include "ps/service/control.h"

@@ -12,8 +12,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "common/clock.h"
-#include "common/timeouts.h"
+#include "common/time/clock.h"
+#include "common/time/timeouts.h"
 #include "job.pb.h"
 #include "parameter_server.pb.h"
 #include "ps/base/service_metrics.h"

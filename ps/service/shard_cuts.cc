@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "absl/strings/str_cat.h"
-#include "common/logging.h"
+#include "common/log/logging.h"
 
 namespace slackline::ps {
 

@@ -9,7 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "common/clock.h"
+#include "common/time/clock.h"
 #include "parameter_server.pb.h"
 #include "ps/base/service_metrics.h"
 #include "ps/host/shard_host.h"

@@ -6,10 +6,10 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
-#include "common/check.h"
-#include "common/kill_point.h"
-#include "common/logging.h"
-#include "common/protocol_version.h"
+#include "common/base/check.h"
+#include "common/base/protocol_version.h"
+#include "common/log/logging.h"
+#include "common/process/kill_point.h"
 
 namespace slackline::ps {
 namespace {

@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/counted.h"
-#include "common/logging.h"
+#include "common/log/logging.h"
+#include "common/text/counted.h"
 #include "ps/service/shard_table.h"
 #include "ps/service/staging_size.h"
 

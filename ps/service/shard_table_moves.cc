@@ -5,10 +5,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/counted.h"
 #include "common/job/job_kinds.h"
-#include "common/kill_point.h"
-#include "common/logging.h"
+#include "common/log/logging.h"
+#include "common/process/kill_point.h"
+#include "common/text/counted.h"
 #include "ps/service/shard_table.h"
 
 namespace slackline::ps {

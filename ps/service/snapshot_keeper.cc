@@ -5,7 +5,7 @@
 #include <system_error>
 #include <utility>
 
-#include "common/logging.h"
+#include "common/log/logging.h"
 
 namespace slackline::ps {
 namespace {

@@ -4,7 +4,7 @@
 #include <chrono>
 #include <utility>
 
-#include "common/byte_segments.h"
+#include "common/base/byte_segments.h"
 #include "common/codec/encode.h"
 #include "common/codec/wire_encoding.h"
 #include "common/rpc/channel.h"

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "common/base/sum_of_squares.h"
 #include "common/codec/block_decoder.h"
-#include "common/sum_of_squares.h"
 
 namespace slackline::ps {
 

@@ -3,7 +3,7 @@
 #include <set>
 
 #include "absl/algorithm/container.h"
-#include "common/check.h"
+#include "common/base/check.h"
 
 namespace slackline::ps {
 

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "absl/types/span.h"
-#include "common/ids.h"
+#include "common/base/ids.h"
 #include "ps/consistency/events.h"
 #include "ps/shard/slice.h"
 

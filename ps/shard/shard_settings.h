@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "common/timeouts.h"
+#include "common/time/timeouts.h"
 #include "job.pb.h"
 #include "parameter_server.pb.h"
 #include "ps/consistency/engine.h"

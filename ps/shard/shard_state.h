@@ -11,7 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "common/byte_segments.h"
+#include "common/base/byte_segments.h"
 #include "common/codec/codec.h"
 #include "common/optimizer/averaged_weights.h"
 #include "common/optimizer/optimizer.h"

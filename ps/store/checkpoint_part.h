@@ -8,8 +8,8 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "checkpoint.pb.h"
+#include "common/base/ids.h"
 #include "common/checkpoint/model_reader.h"
-#include "common/ids.h"
 #include "ps/consistency/engine.h"
 #include "ps/shard/shard_state.h"
 

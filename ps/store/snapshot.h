@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "common/ids.h"
+#include "common/base/ids.h"
 #include "ps/consistency/engine.h"
 #include "ps/shard/shard_state.h"
 

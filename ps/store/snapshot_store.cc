@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/check.h"
-#include "common/logging.h"
+#include "common/base/check.h"
+#include "common/log/logging.h"
 #include "ps/store/manifest.h"
 
 namespace slackline::ps {

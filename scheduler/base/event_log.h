@@ -13,8 +13,8 @@
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "absl/time/time.h"
-#include "common/logging.h"
-#include "common/utf8.h"
+#include "common/log/logging.h"
+#include "common/text/utf8.h"
 
 namespace slackline::scheduler {
 

@@ -6,7 +6,7 @@
 #include <google/protobuf/descriptor.h>
 #include <nlohmann/json.hpp>
 #include "absl/strings/str_format.h"
-#include "common/json_text.h"
+#include "common/text/json_text.h"
 
 namespace slackline::scheduler {
 namespace {

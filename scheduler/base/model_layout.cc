@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "common/parameter_groups.h"
+#include "common/base/parameter_groups.h"
 
 namespace slackline::scheduler {
 namespace {

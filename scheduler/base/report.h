@@ -5,8 +5,8 @@
 #include <optional>
 #include <vector>
 
+#include "common/base/staleness_counts.h"
 #include "common/metrics/measured.h"
-#include "common/staleness_counts.h"
 
 namespace slackline::scheduler {
 

@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "common/check.h"
+#include "common/base/check.h"
 #include "common/checkpoint/names.h"
 #include "common/job/job_kinds.h"
 #include "common/metrics/test_metric.h"

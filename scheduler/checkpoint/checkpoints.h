@@ -14,7 +14,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "checkpoint.pb.h"
-#include "common/ids.h"
+#include "common/base/ids.h"
 #include "job.pb.h"
 #include "scheduler.pb.h"
 #include "scheduler/base/event_log.h"

@@ -22,7 +22,7 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "checkpoint.pb.h"
-#include "common/clock.h"
+#include "common/time/clock.h"
 #include "scheduler.pb.h"
 #include "scheduler/base/members_view.h"
 #include "scheduler/base/report.h"

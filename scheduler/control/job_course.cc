@@ -5,9 +5,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "common/counted.h"
+#include "common/base/slowdown.h"
 #include "common/job/push_samples.h"
-#include "common/slowdown.h"
+#include "common/text/counted.h"
 #include "scheduler/control/job_figures.h"
 #include "scheduler/control/job_status.h"
 

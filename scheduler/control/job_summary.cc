@@ -4,9 +4,9 @@
 #include <map>
 
 #include "absl/strings/ascii.h"
-#include "common/address.h"
+#include "common/base/address.h"
+#include "common/base/slowdown.h"
 #include "common/job/push_samples.h"
-#include "common/slowdown.h"
 #include "scheduler/base/job_state_name.h"
 #include "scheduler/control/job_status.h"
 

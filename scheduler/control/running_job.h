@@ -14,8 +14,8 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "common/clock.h"
-#include "common/timeouts.h"
+#include "common/time/clock.h"
+#include "common/time/timeouts.h"
 #include "job.pb.h"
 #include "scheduler.pb.h"
 #include "scheduler/base/event_log.h"

@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "common/check.h"
+#include "common/base/check.h"
 #include "common/job/job_kinds.h"
 #include "scheduler/base/forgotten.h"
 #include "scheduler/control/job_checkpoints.h"

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "absl/time/time.h"
-#include "common/ids.h"
-#include "common/timeouts.h"
+#include "common/base/ids.h"
+#include "common/time/timeouts.h"
 #include "job.pb.h"
 #include "scheduler.pb.h"
 #include "scheduler/base/event_log.h"

@@ -33,8 +33,8 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
-#include "common/ids.h"
-#include "common/timeouts.h"
+#include "common/base/ids.h"
+#include "common/time/timeouts.h"
 
 namespace slackline::scheduler {
 

@@ -16,8 +16,8 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
-#include "common/ids.h"
-#include "common/timeouts.h"
+#include "common/base/ids.h"
+#include "common/time/timeouts.h"
 
 namespace slackline::scheduler {
 

@@ -8,7 +8,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "common/check.h"
+#include "common/base/check.h"
 
 namespace slackline::scheduler {
 namespace {

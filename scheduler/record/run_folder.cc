@@ -10,10 +10,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "common/folder_name.h"
 #include "common/job/job_file.h"
 #include "common/storage/durable_file.h"
-#include "common/utf8.h"
+#include "common/text/folder_name.h"
+#include "common/text/utf8.h"
 #include "scheduler/record/csv_cell.h"
 
 namespace slackline::scheduler {
@@ -156,7 +156,9 @@ absl::StatusOr<std::unique_ptr<RunFolderWriter>> RunFolderWriter::Reopen(const s
   return run;
 }
 
-absl::Status RunFolderWriter::CutBack(double time_s) { return metrics_->CutBack(time_s, path_ + "/metrics-undone.csv"); }
+absl::Status RunFolderWriter::CutBack(double time_s) {
+  return metrics_->CutBack(time_s, path_ + "/metrics-undone.csv");
+}
 
 absl::Status RunFolderWriter::OpenFiles(const job::Job& job, absl::Time wall_time) {
   absl::StatusOr<std::unique_ptr<MetricsFile>> metrics = MetricsFile::Open(path_ + "/metrics.csv");

@@ -1,5 +1,5 @@
 #include "scheduler/record/run_summary.h"
-#include "common/json_text.h"
+#include "common/text/json_text.h"
 
 #include <algorithm>
 #include <utility>

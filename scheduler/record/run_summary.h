@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "common/staleness_counts.h"
+#include "common/base/staleness_counts.h"
 #include "scheduler/watch/evaluation_summary.h"
 #include "scheduler/watch/progress.h"
 #include "status.pb.h"

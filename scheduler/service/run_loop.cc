@@ -9,10 +9,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "common/clock.h"
-#include "common/held_signals.h"
-#include "common/kill_point.h"
-#include "common/logging.h"
+#include "common/log/logging.h"
+#include "common/process/held_signals.h"
+#include "common/process/kill_point.h"
+#include "common/time/clock.h"
 
 namespace slackline::scheduler {
 namespace {

@@ -1,7 +1,7 @@
 #include "scheduler/service/scheduler_metrics.h"
 
 #include "common/job/job_kinds.h"
-#include "common/version_text.h"
+#include "common/text/version_text.h"
 
 namespace slackline::scheduler {
 namespace {

@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
-#include "common/json_text.h"
+#include "common/text/json_text.h"
 #include "scheduler/record/run_folder.h"
 
 namespace slackline::scheduler {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "common/logging.h"
+#include "common/log/logging.h"
 #include "common/rpc/channel.h"
 
 namespace slackline::scheduler {

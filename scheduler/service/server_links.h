@@ -13,7 +13,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "common/rpc/followed_channel.h"
-#include "common/timeouts.h"
+#include "common/time/timeouts.h"
 #include "parameter_server.grpc.pb.h"
 #include "scheduler/base/server_calls.h"
 

@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/message_text.h"
-#include "common/utf8.h"
+#include "common/text/utf8.h"
 
 namespace slackline::scheduler {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "common/kill_point.h"
+#include "common/process/kill_point.h"
 #include "scheduler/shards/pairing.h"
 
 namespace slackline::scheduler {

@@ -18,7 +18,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "common/ids.h"
+#include "common/base/ids.h"
 #include "scheduler.pb.h"
 #include "scheduler/base/event_log.h"
 #include "scheduler/base/server_calls.h"

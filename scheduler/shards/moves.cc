@@ -4,9 +4,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "common/counted.h"
 #include "common/job/job_kinds.h"
-#include "common/kill_point.h"
+#include "common/process/kill_point.h"
+#include "common/text/counted.h"
 #include "scheduler/shards/link_shares.h"
 #include "scheduler/shards/rebalance.h"
 

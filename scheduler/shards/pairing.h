@@ -5,7 +5,7 @@
 #include <optional>
 #include <vector>
 
-#include "common/ids.h"
+#include "common/base/ids.h"
 #include "parameter_server.pb.h"
 
 namespace slackline::scheduler {

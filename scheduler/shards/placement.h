@@ -5,7 +5,7 @@
 #include <map>
 #include <vector>
 
-#include "common/ids.h"
+#include "common/base/ids.h"
 
 namespace slackline::scheduler {
 

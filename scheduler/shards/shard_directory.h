@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
-#include "common/ids.h"
+#include "common/base/ids.h"
 #include "job.pb.h"
 #include "parameter_server.pb.h"
 #include "scheduler.pb.h"

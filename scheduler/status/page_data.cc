@@ -12,9 +12,9 @@
 
 #include <nlohmann/json.hpp>
 #include "common/job/job_file.h"
-#include "common/json_text.h"
 #include "common/shm/descriptor.h"
-#include "common/utf8.h"
+#include "common/text/json_text.h"
+#include "common/text/utf8.h"
 #include "scheduler/status/status_limits.h"
 
 namespace slackline::scheduler {

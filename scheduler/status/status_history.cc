@@ -8,7 +8,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
-#include "common/utf8.h"
+#include "common/text/utf8.h"
 
 namespace slackline::scheduler {
 namespace {

@@ -12,7 +12,7 @@
 #include <string>
 #include <utility>
 
-#include "common/ids.h"
+#include "common/base/ids.h"
 #include "energy.pb.h"
 #include "google/protobuf/repeated_ptr_field.h"
 

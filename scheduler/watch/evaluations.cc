@@ -3,10 +3,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "common/counted.h"
 #include "common/job/job_kinds.h"
 #include "common/metrics/measured.h"
 #include "common/metrics/test_metric.h"
+#include "common/text/counted.h"
 #include "scheduler/watch/early_stopping.h"
 
 namespace slackline::scheduler {

@@ -12,8 +12,8 @@
 #include <utility>
 
 #include "absl/time/time.h"
+#include "common/base/staleness_counts.h"
 #include "common/metrics/measured.h"
-#include "common/staleness_counts.h"
 #include "scheduler.pb.h"
 #include "scheduler/watch/energy_ledger.h"
 #include "scheduler/watch/totals.h"

@@ -9,7 +9,7 @@
 
 #include "absl/time/time.h"
 #include "absl/types/span.h"
-#include "common/timeouts.h"
+#include "common/time/timeouts.h"
 #include "scheduler.pb.h"
 
 namespace slackline::scheduler {

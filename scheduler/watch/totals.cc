@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "common/check.h"
+#include "common/base/check.h"
 #include "figure_options.pb.h"
 #include "google/protobuf/descriptor.h"
 

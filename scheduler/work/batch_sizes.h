@@ -12,7 +12,7 @@
 #include <map>
 
 #include "absl/types/span.h"
-#include "common/ids.h"
+#include "common/base/ids.h"
 
 namespace slackline::scheduler {
 

@@ -20,7 +20,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "cli/base/complain.h"
-#include "common/utf8.h"
+#include "common/text/utf8.h"
 #include "scheduler.grpc.pb.h"
 
 // By how much the wall clock of this program was set forward.

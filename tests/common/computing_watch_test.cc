@@ -1,4 +1,4 @@
-#include "common/computing_watch.h"
+#include "common/time/computing_watch.h"
 
 #include <gtest/gtest.h>
 

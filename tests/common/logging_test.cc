@@ -1,5 +1,5 @@
 // Lines that processes write to standard error.
-#include "common/logging.h"
+#include "common/log/logging.h"
 
 #include <algorithm>
 #include <string>
@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
-#include "common/json_text.h"
-#include "common/log_format.h"
+#include "common/log/log_format.h"
+#include "common/text/json_text.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

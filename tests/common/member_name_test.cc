@@ -1,4 +1,4 @@
-#include "common/member_name.h"
+#include "common/text/member_name.h"
 
 #include <string>
 

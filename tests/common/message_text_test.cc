@@ -12,7 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "common/rpc/channel.h"
-#include "common/utf8.h"
+#include "common/text/utf8.h"
 #include "scheduler.grpc.pb.h"
 
 namespace slackline::message_text_test {

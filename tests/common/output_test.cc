@@ -1,5 +1,5 @@
 // Output whose reader reads, has stopped reading, or is gone.
-#include "common/output.h"
+#include "common/log/output.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -10,7 +10,7 @@
 #include <thread>
 
 #include <gtest/gtest.h>
-#include "common/clock.h"
+#include "common/time/clock.h"
 
 namespace slackline::output_test {
 namespace {

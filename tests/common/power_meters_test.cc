@@ -1,11 +1,11 @@
 #include <map>
 
 #include <gmock/gmock.h>
-#include "common/dynamic_library.h"
 #include "common/power/amdgpu_meter.h"
 #include "common/power/find_meters.h"
 #include "common/power/nvml_meter.h"
 #include "common/power/rapl_meter.h"
+#include "common/process/dynamic_library.h"
 #include "tests/common/power_fixture.h"
 
 namespace slackline::power::power_meters_test {

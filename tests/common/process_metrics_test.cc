@@ -9,7 +9,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
-#include "common/version_text.h"
+#include "common/text/version_text.h"
 
 namespace slackline::process_metrics_test {
 namespace {

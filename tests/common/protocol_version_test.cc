@@ -1,4 +1,4 @@
-#include "common/protocol_version.h"
+#include "common/base/protocol_version.h"
 
 #include <string>
 

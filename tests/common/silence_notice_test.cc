@@ -1,4 +1,4 @@
-#include "common/silence_notice.h"
+#include "common/log/silence_notice.h"
 
 #include <algorithm>
 #include <string>

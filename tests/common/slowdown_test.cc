@@ -1,4 +1,4 @@
-#include "common/slowdown.h"
+#include "common/base/slowdown.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "common/staleness_counts.h"
+#include "common/base/staleness_counts.h"
 
 #include <limits>
 

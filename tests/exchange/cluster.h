@@ -13,9 +13,9 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/types/span.h"
-#include "common/clock.h"
 #include "common/metrics/metrics.h"
 #include "common/security/security.h"
+#include "common/time/clock.h"
 #include "ps/service/sequencer.h"
 #include "worker/client/client.h"
 

@@ -9,8 +9,8 @@
 
 #include <grpcpp/grpcpp.h>
 #include "absl/time/clock.h"
-#include "common/clock.h"
-#include "common/steady_flag.h"
+#include "common/process/steady_flag.h"
+#include "common/time/clock.h"
 #include "gtest/gtest.h"
 #include "ps/service/registration.h"
 #include "scheduler.grpc.pb.h"

@@ -8,10 +8,10 @@
 #include <utility>
 #include <vector>
 
-#include "common/check.h"
+#include "common/base/check.h"
 #include "common/codec/wire_encoding.h"
 #include "common/job/job_file.h"
-#include "common/logging.h"
+#include "common/log/logging.h"
 #include "histories.pb.h"
 #include "ps/service/shard_table.h"
 #include "tests/fuzz/text_input.h"

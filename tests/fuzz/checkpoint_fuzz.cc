@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "common/check.h"
+#include "common/base/check.h"
 #include "common/checkpoint/folder.h"
 #include "common/checkpoint/shard_file.h"
 #include "tests/fuzz/bytes_input.h"

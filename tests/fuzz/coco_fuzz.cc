@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "common/check.h"
+#include "common/base/check.h"
 #include "images/coco/annotations.h"
 
 namespace {

@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "common/check.h"
+#include "common/base/check.h"
 #include "common/shm/descriptor_socket.h"
 #include "common/shm/segment.h"
 #include "parameter_server.pb.h"

@@ -2,7 +2,7 @@
 #include <string>
 #include <vector>
 
-#include "common/check.h"
+#include "common/base/check.h"
 #include "common/rpc/frame.h"
 #include "parameter_server.pb.h"
 #include "tests/fuzz/bytes_input.h"

@@ -1,7 +1,7 @@
 // Heads of HTTP requests: read, or refused with a reason. Headers that were read are found again.
 #include <string>
 
-#include "common/check.h"
+#include "common/base/check.h"
 #include "common/http/http_head.h"
 #include "tests/fuzz/bytes_input.h"
 

@@ -1,5 +1,5 @@
 // IDX files, plain and gzipped: refused with a reason, or as many values as the sides say.
-#include "common/check.h"
+#include "common/base/check.h"
 #include "images/base/idx_file.h"
 #include "tests/fuzz/bytes_input.h"
 #include "tests/fuzz/memory_file.h"

@@ -3,7 +3,7 @@
 #include <map>
 #include <string>
 
-#include "common/check.h"
+#include "common/base/check.h"
 #include "scheduler/work/image_directory.h"
 #include "tests/fuzz/bytes_input.h"
 

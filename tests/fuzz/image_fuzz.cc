@@ -2,7 +2,7 @@
 // channels, and in another size.
 #include <algorithm>
 
-#include "common/check.h"
+#include "common/base/check.h"
 #include "images/pictures/image.h"
 #include "tests/fuzz/bytes_input.h"
 

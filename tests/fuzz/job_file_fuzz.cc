@@ -2,7 +2,7 @@
 #include <string>
 
 #include "absl/strings/match.h"
-#include "common/check.h"
+#include "common/base/check.h"
 #include "common/job/job_file.h"
 #include "tests/fuzz/bytes_input.h"
 

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "absl/strings/string_view.h"
-#include "common/check.h"
+#include "common/base/check.h"
 
 namespace slackline::fuzz {
 // A file in memory that can be opened by name.

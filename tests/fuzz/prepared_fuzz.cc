@@ -2,7 +2,7 @@
 // again.
 #include <vector>
 
-#include "common/check.h"
+#include "common/base/check.h"
 #include "images/base/halves.h"
 #include "images/base/npy.h"
 #include "images/pictures/label_file.h"

@@ -1,5 +1,5 @@
 // Files of weights: refused with a reason and without a change, or taken whole.
-#include "common/check.h"
+#include "common/base/check.h"
 #include "tests/fuzz/bytes_input.h"
 #include "worker/model/weights/load_weights.h"
 

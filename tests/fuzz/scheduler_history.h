@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "common/check.h"
+#include "common/base/check.h"
 #include "common/job/job_file.h"
-#include "common/logging.h"
+#include "common/log/logging.h"
 #include "histories.pb.h"
 #include "scheduler/control/controller.h"
 

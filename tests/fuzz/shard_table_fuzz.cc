@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
-#include "common/check.h"
+#include "common/base/check.h"
 #include "common/job/job_file.h"
-#include "common/logging.h"
+#include "common/log/logging.h"
 #include "common/shm/segment.h"
 #include "histories.pb.h"
 #include "ps/service/shard_table.h"

@@ -5,7 +5,7 @@
 #include <map>
 #include <memory>
 
-#include "common/check.h"
+#include "common/base/check.h"
 #include "common/job/job_file.h"
 #include "common/job/optimizer_config.h"
 #include "histories.pb.h"

@@ -1,7 +1,7 @@
 // Tar files: refused with a reason, or members that lie within the file.
 #include <cstdio>
 
-#include "common/check.h"
+#include "common/base/check.h"
 #include "images/pictures/tar_index.h"
 #include "tests/fuzz/bytes_input.h"
 #include "tests/fuzz/memory_file.h"

@@ -7,7 +7,7 @@
 
 #include <grpcpp/grpcpp.h>
 #include "absl/synchronization/mutex.h"
-#include "common/check.h"
+#include "common/base/check.h"
 #include "common/rpc/channel.h"
 #include "common/shm/descriptor_socket.h"
 #include "histories.pb.h"

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/check.h"
+#include "common/base/check.h"
 #include "common/codec/codec.h"
 #include "common/codec/wire_encoding.h"
 #include "common/rpc/frame.h"

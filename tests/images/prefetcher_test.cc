@@ -9,7 +9,7 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/synchronization/notification.h"
-#include "common/clock.h"
+#include "common/time/clock.h"
 #include "tests/images/test_data.h"
 
 namespace slackline::images::prefetcher_test {

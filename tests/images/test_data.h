@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "common/check.h"
+#include "common/base/check.h"
 
 namespace slackline {
 

@@ -13,7 +13,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_split.h"
 #include "common/checkpoint/folder.h"
-#include "common/logging.h"
+#include "common/log/logging.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "ps/service/shard_table.h"

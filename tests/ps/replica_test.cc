@@ -1,5 +1,5 @@
 // Messages between a server and its backup, and what remains when one of them is gone.
-#include "common/byte_segments.h"
+#include "common/base/byte_segments.h"
 #include "common/codec/encode.h"
 #include "gmock/gmock.h"
 #include "tests/ps/replica_fixture.h"

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include <gtest/gtest.h>
-#include "common/clock.h"
 #include "common/job/job_file.h"
 #include "common/metrics/measured.h"
+#include "common/time/clock.h"
 #include "scheduler/control/controller.h"
 
 namespace slackline::scheduler {

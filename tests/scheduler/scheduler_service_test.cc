@@ -19,9 +19,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include "absl/strings/str_cat.h"
-#include "common/clock.h"
 #include "common/job/job_file.h"
 #include "common/rpc/channel.h"
+#include "common/time/clock.h"
 #include "scheduler/service/address.h"
 #include "scheduler/service/server_links.h"
 #include "tests/common/stranger.h"

@@ -11,7 +11,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 #include "absl/strings/str_cat.h"
-#include "common/version_text.h"
+#include "common/text/version_text.h"
 #include "scheduler/service/scheduler_metrics.h"
 
 namespace slackline::scheduler::scrape_targets_test {

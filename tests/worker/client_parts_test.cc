@@ -2,7 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "common/backoff.h"
+#include "common/time/backoff.h"
 #include "worker/client/pull_writer.h"
 #include "worker/client/silence_watch.h"
 

@@ -4,7 +4,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include "common/protocol_version.h"
+#include "common/base/protocol_version.h"
 #include "tests/worker/fake_server.h"
 #include "worker/client/client.h"
 

@@ -7,7 +7,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include "common/thread_cores.h"
+#include "common/process/thread_cores.h"
 #include "tests/images/test_data.h"
 #include "worker/machine/numa_nodes.h"
 

@@ -4,7 +4,7 @@
 #include <chrono>
 #include <utility>
 
-#include "common/check.h"
+#include "common/base/check.h"
 #include "common/codec/encode.h"
 #include "common/codec/wire_encoding.h"
 

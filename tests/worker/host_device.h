@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/check.h"
+#include "common/base/check.h"
 #include "tests/worker/gpu_codec_host.h"
 #include "worker/base/gradient_norm.h"
 #include "worker/group/chunk_store.h"

@@ -9,8 +9,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include "absl/strings/str_cat.h"
-#include "common/clock.h"
 #include "common/job/job_file.h"
+#include "common/time/clock.h"
 #include "scheduler/service/server_links.h"
 #include "scheduler/service/service.h"
 #include "worker/scheduler_link/scheduler_wire.h"

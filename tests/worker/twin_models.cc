@@ -15,7 +15,7 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
-#include "common/check.h"
+#include "common/base/check.h"
 #include "images/dataset/dataset.h"
 #include "tests/images/test_data.h"
 #include "worker/model/model.h"

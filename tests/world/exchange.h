@@ -11,7 +11,7 @@
 #include <set>
 #include <vector>
 
-#include "common/backoff.h"
+#include "common/time/backoff.h"
 #include "scheduler.pb.h"
 #include "tests/world/scene.h"
 #include "worker/base/step_report.h"

@@ -9,9 +9,9 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "common/ids.h"
+#include "common/base/ids.h"
 #include "common/rpc/retryable.h"
-#include "common/timeouts.h"
+#include "common/time/timeouts.h"
 #include "job.pb.h"
 #include "parameter_server.pb.h"
 #include "ps/base/service_metrics.h"

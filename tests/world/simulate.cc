@@ -17,7 +17,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
-#include "common/logging.h"
+#include "common/log/logging.h"
 #include "tests/world/options.h"
 
 namespace slackline::world {

@@ -13,7 +13,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/strip.h"
-#include "common/logging.h"
+#include "common/log/logging.h"
 
 namespace slackline::world::world_test {
 namespace {

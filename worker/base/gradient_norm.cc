@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "common/sum_of_squares.h"
+#include "common/base/sum_of_squares.h"
 
 namespace slackline::worker {
 

@@ -3,7 +3,7 @@
 #include <string>
 #include <utility>
 
-#include "common/logging.h"
+#include "common/log/logging.h"
 
 namespace slackline::worker {
 

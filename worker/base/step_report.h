@@ -4,8 +4,8 @@
 #include <cstdint>
 
 #include "absl/time/time.h"
-#include "common/ids.h"
-#include "common/staleness_counts.h"
+#include "common/base/ids.h"
+#include "common/base/staleness_counts.h"
 
 namespace slackline::worker {
 

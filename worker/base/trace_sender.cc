@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "absl/time/clock.h"
-#include "common/logging.h"
+#include "common/log/logging.h"
 
 namespace slackline::worker {
 namespace {

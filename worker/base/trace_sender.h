@@ -9,7 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
-#include "common/clock.h"
+#include "common/time/clock.h"
 #include "worker/base/otlp_spans.h"
 #include "worker/base/trace.h"
 

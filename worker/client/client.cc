@@ -11,8 +11,8 @@
 #include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
-#include "common/check.h"
-#include "common/thread_cores.h"
+#include "common/base/check.h"
+#include "common/process/thread_cores.h"
 #include "worker/client/exchange.h"
 
 namespace slackline::worker {

@@ -3,8 +3,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/check.h"
-#include "common/utf8.h"
+#include "common/base/check.h"
+#include "common/text/utf8.h"
 
 namespace slackline::worker {
 namespace {

@@ -3,9 +3,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/check.h"
+#include "common/base/check.h"
+#include "common/base/protocol_version.h"
 #include "common/codec/wire_encoding.h"
-#include "common/protocol_version.h"
 #include "common/rpc/channel.h"
 #include "common/shm/host.h"
 #include "worker/client/exchange.h"

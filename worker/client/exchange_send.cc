@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/byte_segments.h"
-#include "common/check.h"
+#include "common/base/byte_segments.h"
+#include "common/base/check.h"
 #include "worker/client/exchange.h"
 
 namespace slackline::worker {

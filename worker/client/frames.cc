@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "common/byte_segments.h"
+#include "common/base/byte_segments.h"
+#include "common/base/protocol_version.h"
 #include "common/codec/wire_encoding.h"
-#include "common/protocol_version.h"
 
 namespace slackline::worker {
 namespace {

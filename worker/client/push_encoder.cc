@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "common/byte_segments.h"
-#include "common/check.h"
+#include "common/base/byte_segments.h"
+#include "common/base/check.h"
 #include "common/codec/encode.h"
 
 namespace slackline::worker {

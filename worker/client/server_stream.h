@@ -15,10 +15,10 @@
 #include <grpcpp/grpcpp.h>
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "common/backoff.h"
-#include "common/clock.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/frame.h"
+#include "common/time/backoff.h"
+#include "common/time/clock.h"
 #include "worker/client/frames.h"
 
 namespace slackline::worker {

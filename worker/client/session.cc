@@ -1,7 +1,7 @@
 #include "worker/client/session.h"
 
 #include "absl/strings/str_cat.h"
-#include "common/check.h"
+#include "common/base/check.h"
 
 namespace slackline::worker {
 

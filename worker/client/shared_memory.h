@@ -9,7 +9,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
-#include "common/ids.h"
+#include "common/base/ids.h"
 #include "common/rpc/frame.h"
 #include "common/shm/loan_flag.h"
 #include "common/shm/segment.h"

@@ -3,7 +3,7 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
-#include "common/clock.h"
+#include "common/time/clock.h"
 #include "worker/cuda/cuda_status.h"
 
 namespace slackline::worker::gpu {

@@ -10,7 +10,7 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
-#include "common/device.h"
+#include "common/process/device.h"
 #include "worker/cuda/collectives.h"
 #include "worker/cuda/runtime.h"
 

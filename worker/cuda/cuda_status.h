@@ -4,7 +4,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "common/device.h"
+#include "common/process/device.h"
 #include "worker/cuda/collectives.h"
 #include "worker/cuda/runtime.h"
 

@@ -11,7 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
-#include "common/clock.h"
+#include "common/time/clock.h"
 #include "worker/cuda/host_memory.h"
 #include "worker/cuda/replica.h"
 #include "worker/group/arrival_gate.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "common/logging.h"
+#include "common/log/logging.h"
 #include "worker/cuda/cuda_status.h"
 #include "worker/cuda/runtime.h"
 #include "worker/group/pinned_batches.h"

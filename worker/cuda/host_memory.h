@@ -8,7 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "common/device.h"
+#include "common/process/device.h"
 #include "images/base/batch_memory.h"
 
 namespace slackline::worker::gpu {

@@ -10,7 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "common/device.h"
+#include "common/process/device.h"
 #include "worker/base/trace.h"
 #include "worker/cuda/communicator.h"
 #include "worker/cuda/runtime.h"

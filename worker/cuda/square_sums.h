@@ -6,7 +6,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "common/device.h"
+#include "common/process/device.h"
 #include "worker/cuda/runtime.h"
 #include "worker/group/chunk_store.h"
 

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/check.h"
+#include "common/base/check.h"
 #include "worker/cuda/codec_kernels.h"
 #include "worker/cuda/cuda_status.h"
 

@@ -11,7 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "common/device.h"
+#include "common/process/device.h"
 #include "worker/cuda/runtime.h"
 #include "worker/group/chunk_plan.h"
 #include "worker/group/chunk_store.h"

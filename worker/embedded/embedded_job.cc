@@ -7,15 +7,15 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/address.h"
+#include "common/base/address.h"
 #include "common/job/job_file.h"
 #include "common/job/optimizer_config.h"
-#include "common/member_name.h"
 #include "common/metrics/metrics.h"
 #include "common/metrics/process_metrics.h"
 #include "common/metrics/serve_metrics.h"
 #include "common/network/on_this_machine.h"
 #include "common/security/security.h"
+#include "common/text/member_name.h"
 #include "worker/base/step_memory.h"
 #include "worker/evaluation/evaluation.h"
 #include "worker/model/weights/safetensors.h"

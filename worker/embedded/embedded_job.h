@@ -10,8 +10,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "common/base/parameter_groups.h"
 #include "common/optimizer/optimizer.h"
-#include "common/parameter_groups.h"
 #include "worker/embedded/embedded_worker.h"
 
 namespace slackline::worker {

@@ -7,8 +7,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
-#include "common/check.h"
-#include "common/logging.h"
+#include "common/base/check.h"
+#include "common/log/logging.h"
 #include "images/dataset/dataset.h"
 #include "worker/base/gradient_norm.h"
 

@@ -9,9 +9,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
-#include "common/check.h"
-#include "common/json_text.h"
+#include "common/base/check.h"
 #include "common/storage/durable_file.h"
+#include "common/text/json_text.h"
 #include "worker/evaluation/average_precision.h"
 #include "worker/model/weights/safetensors.h"
 

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <utility>
 
-#include "common/check.h"
+#include "common/base/check.h"
 
 namespace slackline::worker {
 

@@ -8,7 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "common/timeouts.h"
+#include "common/time/timeouts.h"
 #include "worker/base/chunk_encoder.h"
 #include "worker/base/trace.h"
 #include "worker/group/buckets.h"

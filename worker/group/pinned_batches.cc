@@ -2,7 +2,7 @@
 
 #include <new>
 
-#include "common/check.h"
+#include "common/base/check.h"
 
 namespace slackline::worker {
 namespace {

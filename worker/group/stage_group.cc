@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/computing_watch.h"
+#include "common/time/computing_watch.h"
 
 namespace slackline::worker {
 namespace {

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/logging.h"
+#include "common/log/logging.h"
 #include "worker/life/patience.h"
 
 namespace slackline::worker {

@@ -14,7 +14,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
-#include "common/timeouts.h"
+#include "common/time/timeouts.h"
 #include "worker/base/progress.h"
 #include "worker/client/client.h"
 #include "worker/scheduler_link/scheduler_link.h"

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "absl/time/time.h"
-#include "common/timeouts.h"
+#include "common/time/timeouts.h"
 #include "job.pb.h"
 
 namespace slackline::worker {

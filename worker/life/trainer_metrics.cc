@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "common/check.h"
+#include "common/base/check.h"
 #include "figure_options.pb.h"
 #include "google/protobuf/descriptor.h"
 #include "scheduler.pb.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <unordered_set>
 
-#include "common/check.h"
+#include "common/base/check.h"
 #include "images/base/random_order.h"
 
 namespace slackline::worker {

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "absl/algorithm/container.h"
-#include "common/check.h"
+#include "common/base/check.h"
 
 namespace slackline::worker {
 

@@ -10,7 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "common/core_wish.h"
+#include "common/process/core_wish.h"
 
 namespace slackline::worker {
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "common/device.h"
+#include "common/process/device.h"
 
 namespace slackline::worker {
 

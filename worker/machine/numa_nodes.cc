@@ -17,7 +17,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "common/core_wish.h"
+#include "common/process/core_wish.h"
 
 namespace slackline::worker {
 namespace {

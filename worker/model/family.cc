@@ -1,6 +1,6 @@
 #include "worker/model/family.h"
 
-#include "common/check.h"
+#include "common/base/check.h"
 #include "worker/model/chain_layout.h"
 #include "worker/model/efficientnet_layout.h"
 #include "worker/model/resnet_layout.h"

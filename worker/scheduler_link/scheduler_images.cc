@@ -7,11 +7,11 @@
 #include <optional>
 
 #include "absl/strings/str_cat.h"
-#include "common/backoff.h"
-#include "common/clock.h"
+#include "common/process/steady_flag.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/followed_channel.h"
-#include "common/steady_flag.h"
+#include "common/time/backoff.h"
+#include "common/time/clock.h"
 #include "scheduler.grpc.pb.h"
 
 namespace slackline::worker {

@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "common/timeouts.h"
+#include "common/time/timeouts.h"
 #include "images/prepared/image_peers.h"
 
 namespace slackline::rpc {

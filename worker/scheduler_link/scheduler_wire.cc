@@ -2,11 +2,11 @@
 
 #include <variant>
 
-#include "common/check.h"
-#include "common/host_name.h"
+#include "common/base/check.h"
+#include "common/base/protocol_version.h"
 #include "common/metrics/measured.h"
 #include "common/power/machine.h"
-#include "common/protocol_version.h"
+#include "common/process/host_name.h"
 #include "google/protobuf/descriptor.h"
 
 namespace slackline::worker {

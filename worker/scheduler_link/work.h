@@ -6,7 +6,7 @@
 #include <variant>
 
 #include "absl/time/time.h"
-#include "common/ids.h"
+#include "common/base/ids.h"
 #include "worker/evaluation/evaluation.h"
 
 namespace slackline::worker {

@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "common/device.h"
+#include "common/process/device.h"
 
 namespace slackline::worker {
 

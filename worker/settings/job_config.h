@@ -7,7 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "common/power/find_meters.h"
-#include "common/timeouts.h"
+#include "common/time/timeouts.h"
 #include "images/dataset/prefetcher.h"
 #include "images/formats/data_format.h"
 #include "job.pb.h"

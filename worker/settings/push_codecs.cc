@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "common/parameter_groups.h"
+#include "common/base/parameter_groups.h"
 
 namespace slackline::worker {
 namespace {

@@ -1,6 +1,6 @@
 #include "worker/trainer/push_mean.h"
 
-#include "common/check.h"
+#include "common/base/check.h"
 
 namespace slackline::worker {
 

@@ -8,8 +8,8 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
-#include "common/check.h"
-#include "common/logging.h"
+#include "common/base/check.h"
+#include "common/log/logging.h"
 #include "worker/base/gradient_norm.h"
 #include "worker/local_training/local_images.h"
 

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "common/check.h"
+#include "common/base/check.h"
 
 namespace slackline::worker {
 namespace {

@@ -3,7 +3,7 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
-#include "common/check.h"
+#include "common/base/check.h"
 #include "worker/model/head_layout.h"
 #include "worker/model/losses/view_loss.h"
 #include "worker/model/networks/autocast.h"

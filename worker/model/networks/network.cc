@@ -2,7 +2,7 @@
 
 #include <ATen/ATen.h>
 
-#include "common/check.h"
+#include "common/base/check.h"
 #include "worker/model/networks/chain_network.h"
 #include "worker/model/networks/efficientnet_network.h"
 #include "worker/model/networks/label_free_network.h"

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "common/check.h"
+#include "common/base/check.h"
 #include "worker/model/layout_builder.h"
 #include "worker/model/networks/scripted_scenes.h"
 

@@ -14,7 +14,7 @@
 #include <exception>
 #include <utility>
 
-#include "common/check.h"
+#include "common/base/check.h"
 #define SLACKLINE_LIBTORCH_GRAPHS 1
 #endif
 

@@ -18,7 +18,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/check.h"
+#include "common/base/check.h"
 #include "worker/model/layout.h"
 #include "worker/model/losses/training_loss.h"
 #include "worker/model/model.h"

@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/codec/kernels.h"
-#include "common/json_text.h"
+#include "common/text/json_text.h"
 #include "images/base/mapped_file.h"
 #include "worker/model/head_layout.h"
 

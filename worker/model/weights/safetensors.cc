@@ -6,8 +6,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "common/json_text.h"
 #include "common/storage/durable_file.h"
+#include "common/text/json_text.h"
 
 namespace slackline::worker {
 namespace {

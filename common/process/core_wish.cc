@@ -1,4 +1,4 @@
-#include "common/core_wish.h"
+#include "common/process/core_wish.h"
 
 #include <algorithm>
 #include <optional>

@@ -1,4 +1,4 @@
-#include "common/logging.h"
+#include "common/log/logging.h"
 
 #include <unistd.h>
 
@@ -8,9 +8,9 @@
 #include <spdlog/sinks/base_sink.h>
 #include <spdlog/spdlog.h>
 #include "absl/time/time.h"
-#include "common/json_text.h"
-#include "common/log_format.h"
-#include "common/output.h"
+#include "common/log/log_format.h"
+#include "common/log/output.h"
+#include "common/text/json_text.h"
 
 namespace slackline::log {
 namespace {

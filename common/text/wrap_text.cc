@@ -1,4 +1,4 @@
-#include "common/wrap_text.h"
+#include "common/text/wrap_text.h"
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"

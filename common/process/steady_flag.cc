@@ -1,4 +1,4 @@
-#include "common/steady_flag.h"
+#include "common/process/steady_flag.h"
 
 #include <algorithm>
 #include <utility>

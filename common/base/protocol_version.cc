@@ -1,8 +1,8 @@
-#include "common/protocol_version.h"
+#include "common/base/protocol_version.h"
 
 #include "absl/strings/str_cat.h"
-#include "common/utf8.h"
-#include "common/version_text.h"
+#include "common/text/utf8.h"
+#include "common/text/version_text.h"
 
 namespace slackline {
 namespace {

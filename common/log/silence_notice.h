@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "absl/time/time.h"
-#include "common/logging.h"
+#include "common/log/logging.h"
 
 namespace slackline {
 

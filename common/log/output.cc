@@ -1,4 +1,4 @@
-#include "common/output.h"
+#include "common/log/output.h"
 
 #include <poll.h>
 #include <signal.h>

@@ -1,4 +1,4 @@
-#include "common/version_text.h"
+#include "common/text/version_text.h"
 
 #include "absl/strings/str_cat.h"
 #include "version.h"

@@ -1,4 +1,4 @@
-#include "common/thread_cores.h"
+#include "common/process/thread_cores.h"
 
 #include <sched.h>
 
@@ -7,7 +7,7 @@
 #include <memory>
 
 #include "absl/strings/str_cat.h"
-#include "common/core_wish.h"
+#include "common/process/core_wish.h"
 
 namespace slackline {
 namespace {

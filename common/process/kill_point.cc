@@ -1,4 +1,4 @@
-#include "common/kill_point.h"
+#include "common/process/kill_point.h"
 
 #include <signal.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-#include "common/nearest_word.h"
+#include "common/text/nearest_word.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "common/address.h"
+#include "common/base/address.h"
 
 #include <filesystem>
 #include <system_error>

@@ -1,4 +1,4 @@
-#include "common/device.h"
+#include "common/process/device.h"
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"

@@ -1,4 +1,4 @@
-#include "common/help.h"
+#include "common/text/help.h"
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -12,7 +12,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
-#include "common/wrap_text.h"
+#include "common/text/wrap_text.h"
 
 namespace slackline {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "common/utf8.h"
+#include "common/text/utf8.h"
 
 namespace slackline {
 

@@ -1,11 +1,11 @@
-#include "common/json_text.h"
+#include "common/text/json_text.h"
 
 #include <cstdint>
 #include <fstream>
 
 #include <nlohmann/json.hpp>
 #include "absl/strings/str_format.h"
-#include "common/utf8.h"
+#include "common/text/utf8.h"
 
 namespace slackline {
 namespace {

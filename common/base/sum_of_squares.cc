@@ -1,4 +1,4 @@
-#include "common/sum_of_squares.h"
+#include "common/base/sum_of_squares.h"
 
 #include <cstring>
 

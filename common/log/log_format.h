@@ -1,4 +1,4 @@
-// The format of this process's log (common/logging.h). Call these functions at the beginning of main().
+// The format of this process's log (common/log/logging.h). Call these functions at the beginning of main().
 #pragma once
 
 #include <string>

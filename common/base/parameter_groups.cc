@@ -1,4 +1,4 @@
-#include "common/parameter_groups.h"
+#include "common/base/parameter_groups.h"
 
 #include <algorithm>
 

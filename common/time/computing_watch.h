@@ -2,7 +2,7 @@
 #pragma once
 
 #include "absl/time/time.h"
-#include "common/clock.h"
+#include "common/time/clock.h"
 
 namespace slackline {
 
