@@ -11,7 +11,7 @@ namespace {
 // A worker leaves evaluations, which hold up everybody, to one that is this many times as fast.
 constexpr double kMuchFaster = 2;
 
-JobSetting SettingOf(const JobConfig& config) {
+FixedJobFacts FixedFactsOf(const JobConfig& config) {
   return {.job = config.job, .id = config.id, .timeouts = config.timeouts, .keeps_state = config.keeps_state};
 }
 
@@ -54,8 +54,8 @@ RunningJob::RunningJob(const JobConfig& config, const TimeSource& time, ServerCa
                    .last_number = config.checkpoint_number,
                    .servers_max = config.timeouts.server_dead()},
                   events, room),
-      backups(SettingOf(config), membership, shards, calls, observer, events),
-      moves(SettingOf(config), membership, shards, calls, observer, events, owner),
+      backups(FixedFactsOf(config), membership, shards, calls, observer, events),
+      moves(FixedFactsOf(config), membership, shards, calls, observer, events, owner),
       evaluations(config.job),
       last_report(time.Now()) {
   phase.created = last_report;

@@ -19,7 +19,7 @@ inline bool HasEnded(wire::JobState state) {
 inline bool HasBackups(const job::Job& job) { return job.durability().mode() == job::Durability::REPLICATED; }
 
 // Facts that stay.
-struct JobSetting {
+struct FixedJobFacts {
   job::Job job;  // resolved
   JobId id;
   Timeouts timeouts;

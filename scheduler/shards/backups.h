@@ -32,7 +32,7 @@ namespace slackline::scheduler {
 
 class Backups {
  public:
-  Backups(JobSetting setting, Membership& membership, ShardDirectory& shards, ServerCalls& calls,
+  Backups(FixedJobFacts setting, Membership& membership, ShardDirectory& shards, ServerCalls& calls,
           ServerObserver& observer, EventLog& events)
       : setting_(std::move(setting)),
         membership_(membership),
@@ -104,7 +104,7 @@ class Backups {
   // Rules out that the server's backup takes over by this attachment, or an earlier one.
   void Release(ServerId server, uint64_t attachment, const std::string& why, const JobFacts& facts);
 
-  const JobSetting setting_;
+  const FixedJobFacts setting_;
   Membership& membership_;
   ShardDirectory& shards_;
   ServerCalls& calls_;

@@ -47,7 +47,7 @@ class Moves {
     virtual void ServerLeft(ServerId server, const MembershipActions& actions) = 0;
   };
 
-  Moves(JobSetting setting, Membership& membership, ShardDirectory& shards, ServerCalls& calls,
+  Moves(FixedJobFacts setting, Membership& membership, ShardDirectory& shards, ServerCalls& calls,
         ServerObserver& observer, EventLog& events, Owner& owner)
       : setting_(std::move(setting)),
         membership_(membership),
@@ -156,7 +156,7 @@ class Moves {
   void GiveUp(const std::string& why, const JobFacts& facts);
   void FinishDrains(absl::Time now);
 
-  const JobSetting setting_;
+  const FixedJobFacts setting_;
   Membership& membership_;
   ShardDirectory& shards_;
   ServerCalls& calls_;
