@@ -14,6 +14,7 @@
 #include "common/job/mistakes.h"
 #include "common/job/reader.h"
 #include "common/job/rules.h"
+#include "common/job/script_optimizer.h"
 #include "common/job/writer.h"
 #include "common/job/yaml_tree.h"
 #include "common/text/utf8.h"
@@ -122,6 +123,7 @@ job::Job Resolve(const job::Job& job) {
   } else if (!job.cluster().has_workers()) {
     resolved.mutable_cluster()->set_workers(static_cast<uint32_t>(resolved.worker().groups_size()));
   }
+  LeaveToScript(job, resolved);
   return resolved;
 }
 

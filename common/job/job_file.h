@@ -22,9 +22,10 @@ absl::StatusOr<job::Job> ReadJobFile(const std::string& path, absl::Span<const s
 absl::StatusOr<job::Job> ParseJob(const std::string& text, const std::string& name,
                                   absl::Span<const std::string> overrides = {});
 
-// Returns the job with every default written out.
+// Returns the job with every default written out, but for settings of the optimizer that are left to scripts
+// (script_optimizer.h).
 job::Job Resolve(const job::Job& job);
-// Returns YAML with every field, which ReadJobFile() reads back to an equal job.
+// Returns YAML with every field of the resolved job, which ReadJobFile() reads back to an equal job.
 std::string ToYaml(const job::Job& job);
 
 // A setting of a job by its key, such as optimizer.lr or worker.groups[0].batch, with its value as in YAML.

@@ -50,6 +50,7 @@ void WriteItems(const Message& message, const FieldDescriptor& field, const std:
 void WriteSection(const Message& message, const std::string& indent, std::string& out) {
   for (int i = 0; i < message.GetDescriptor()->field_count(); ++i) {
     const FieldDescriptor& field = *message.GetDescriptor()->field(i);
+    if (!field.is_repeated() && !message.GetReflection()->HasField(message, &field)) continue;
     absl::StrAppend(&out, indent, field.name(), ":");
     if (field.is_map()) {
       absl::StrAppend(&out, " ", Map(message, field), "\n");

@@ -19,7 +19,7 @@ void ClearDefaults(google::protobuf::Message& message);
 // Returns every setting below `message`, in the order of the schema, with its value as in YAML. `is_default` is false.
 std::vector<JobSetting> Flatten(const google::protobuf::Message& message);
 
-// Returns every field, in the order of the schema. Unset fields appear with their default.
+// Returns every field of a resolved job, in the order of the schema.
 std::string WriteYaml(const job::Job& job);
 
 }  // namespace slackline::job_file

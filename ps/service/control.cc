@@ -36,7 +36,9 @@ grpc::Status ControlService::InstallShards(grpc::ServerContext* context, const w
   if (absl::Status in = Admit(*context, "InstallShards"); !in.ok()) return rpc::ToGrpc(in);
   const auto install = [this, request = *request]() -> absl::StatusOr<wire::InstallShardsReply> {
     if (absl::Status installed = table_.Install(request); !installed.ok()) return installed;
-    return table_.Restored();
+    wire::InstallShardsReply reply = table_.Restored();
+    reply.set_takes_optimizer(true);
+    return reply;
   };
   return Ask(mailbox_, timeout_, install, *reply);
 }

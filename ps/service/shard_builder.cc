@@ -92,7 +92,8 @@ absl::Status CheckShards(const wire::InstallShardsRequest& request, const job::J
       return absl::InvalidArgumentError(absl::StrCat("shard ", spec.shard(), " is there twice"));
     }
   }
-  if (absl::Status status = CheckParts(request, job.optimizer().groups_size()); !status.ok()) return status;
+  const job::Optimizer& optimizer = request.has_optimizer() ? request.optimizer() : job.optimizer();
+  if (absl::Status status = CheckParts(request, optimizer.groups_size()); !status.ok()) return status;
   if (absl::Status status = CheckFits(request); !status.ok()) return status;
   if (request.replicated() && FactsOf(job.consistency()).answers_first) {
     return absl::InvalidArgumentError(
@@ -196,7 +197,9 @@ ShardConfig ShardBuilder::ConfigOf(const wire::InstallShardsRequest& request, co
   config.shard = ShardId(spec.shard());
   config.extent = ExtentOf(request, spec);
   config.groups = RunsOf(request, spec);
-  config.optimizer = MakeOptimizerConfig(job_, request.samples_per_epoch());
+  job::Job job = job_;
+  if (request.has_optimizer()) *job.mutable_optimizer() = request.optimizer();
+  config.optimizer = MakeOptimizerConfig(job, request.samples_per_epoch());
   config.engine = MakeEngineConfig(job_, options_.timeouts, request.samples_per_epoch());
   config.chunk_elements = job_.wire().chunk_bytes() / sizeof(float);
   config.chunk_bytes_max = job_.wire().chunk_bytes();

@@ -90,6 +90,7 @@ absl::Status ShardTable::Take(const wire::TakeShardsRequest& request) {
   install.set_samples_per_epoch(request.samples_per_epoch());
   install.set_frozen_from(request.frozen_from());
   *install.mutable_groups() = request.groups();
+  if (request.has_optimizer()) *install.mutable_optimizer() = request.optimizer();
   *install.mutable_shards() = request.shards();
   *install.mutable_backup_of() = request.from();
   // They will keep snapshots here, or have a backup's.

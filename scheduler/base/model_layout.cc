@@ -1,11 +1,17 @@
 #include "scheduler/base/model_layout.h"
 
+#include <algorithm>
+#include <map>
 #include <optional>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "common/base/parameter_groups.h"
+#include "common/job/script_optimizer.h"
 
 namespace slackline::scheduler {
 namespace {
@@ -56,16 +62,21 @@ bool Same(const wire::TensorSpec& a, const wire::TensorSpec& b) {
          std::equal(a.shape().begin(), a.shape().end(), b.shape().begin(), b.shape().end());
 }
 
-// Which parameters are in which group.
+// Which parameters are in which group: those whose names the job file's patterns match, or those that a script names.
 class Groups {
  public:
-  explicit Groups(const job::Optimizer& optimizer) : used_(static_cast<size_t>(optimizer.groups_size())) {
+  Groups(const job::Optimizer& optimizer, bool by_script)
+      : by_script_(by_script), used_(static_cast<size_t>(optimizer.groups_size())) {
     for (const job::ParameterGroup& group : optimizer.groups()) rules_.push_back({group.match(), group.frozen()});
   }
 
   // A parameter that lies behind those before it, from `begin` on.
   absl::Status Add(const wire::TensorSpec& tensor, uint64_t begin, uint64_t elements, ModelLayout& layout) {
-    const std::optional<size_t> group = GroupOf(rules_, tensor.name());
+    if (tensor.group() > (by_script_ ? rules_.size() : 0)) {
+      return absl::InvalidArgumentError(absl::StrCat(Describe(tensor), " is in group ", tensor.group(),
+                                                     " of its script, which has ", by_script_ ? rules_.size() : 0));
+    }
+    const std::optional<size_t> group = GroupFor(tensor);
     const bool frozen = group && rules_[*group].frozen;
     if (group) used_[*group] = true;
     if (frozen != tensor.frozen()) {
@@ -91,12 +102,22 @@ class Groups {
   absl::Status AllUsed() const {
     for (size_t i = 0; i < used_.size(); ++i) {
       if (used_[i]) continue;
+      if (by_script_) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("group ", i + 1, " of the script's optimizer (", rules_[i].match, ") has no tensor"));
+      }
       return absl::InvalidArgumentError(WhyUnused(rules_, i, names_));
     }
     return absl::OkStatus();
   }
 
  private:
+  std::optional<size_t> GroupFor(const wire::TensorSpec& tensor) const {
+    if (!by_script_) return GroupOf(rules_, tensor.name());
+    return tensor.group() > 0 ? std::optional<size_t>(tensor.group() - 1) : std::nullopt;
+  }
+
+  const bool by_script_;
   std::vector<ParameterGroupRule> rules_;
   std::vector<bool> used_;
   std::vector<std::string> names_;
@@ -104,9 +125,16 @@ class Groups {
 
 }  // namespace
 
-absl::StatusOr<ModelLayout> LayoutOf(const wire::RegisterWorkerRequest& request, const job::Optimizer& optimizer) {
+absl::StatusOr<ModelLayout> LayoutOf(const wire::RegisterWorkerRequest& request, const job::Job& job) {
   ModelLayout layout;
-  Groups groups(optimizer);
+  if (request.has_optimizer()) {
+    absl::StatusOr<job::Optimizer> optimizer = WithScriptOptimizer(job, request.optimizer());
+    if (!optimizer.ok()) {
+      return absl::InvalidArgumentError(absl::StrCat("worker ", request.name(), ": ", optimizer.status().message()));
+    }
+    layout.optimizer = *std::move(optimizer);
+  }
+  Groups groups(layout.optimizer ? *layout.optimizer : job.optimizer(), layout.optimizer.has_value());
   Part part = Part::kTrained;
   for (const wire::TensorSpec& tensor : request.tensors()) {
     absl::StatusOr<uint64_t> elements = ElementsOf(tensor);
@@ -162,6 +190,42 @@ absl::Status CheckSame(const wire::RegisterWorkerRequest& first, const wire::Reg
     return same;
   }
   return compare("number of test samples", other.test_samples(), first.test_samples());
+}
+
+absl::Status CheckSameOptimizer(const wire::RegisterWorkerRequest& first, const wire::RegisterWorkerRequest& other) {
+  const auto differ = [&](const std::string& what, const std::string& has, const std::string& expected) {
+    return absl::InvalidArgumentError(absl::StrCat("the script of worker ", other.name(), " gives ", what, has,
+                                                   ", but that of worker ", first.name(), ", the first one, ", expected,
+                                                   ": all scripts of a job give the same optimizer"));
+  };
+  const auto text = [](const wire::RegisterWorkerRequest& request) {
+    return request.has_optimizer() ? OptimizerText(request.optimizer()) : "no settings of the optimizer";
+  };
+  if (first.has_optimizer() != other.has_optimizer()) return differ("", text(other), text(first));
+  const std::map<std::string, std::string> expected = SettingsOf(first.optimizer()),
+                                           found = SettingsOf(other.optimizer());
+  const auto value = [](const std::map<std::string, std::string>& settings, const std::string& key) {
+    const auto at = settings.find(key);
+    return at != settings.end() ? at->second : "none";
+  };
+  for (const auto* keys : {&expected, &found}) {
+    for (const auto& [key, unused] : *keys) {
+      const std::string has = value(found, key), wanted = value(expected, key);
+      if (has != wanted) return differ(absl::StrCat(key, ": "), has, wanted);
+    }
+  }
+  for (int i = 0; i < first.tensors_size(); ++i) {
+    const uint32_t has = other.tensors(i).group(), wanted = first.tensors(i).group();
+    if (has == wanted) continue;
+    return differ(absl::StrCat("the group of ", first.tensors(i).name(), ": "), absl::StrCat(has),
+                  absl::StrCat(wanted));
+  }
+  return absl::OkStatus();
+}
+
+void ForgetOptimizer(wire::RegisterWorkerRequest& request) {
+  request.clear_optimizer();
+  for (wire::TensorSpec& tensor : *request.mutable_tensors()) tensor.clear_group();
 }
 
 std::string FingerprintText(uint64_t fingerprint) { return absl::StrFormat("%016x", fingerprint); }

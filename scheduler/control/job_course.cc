@@ -7,6 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "common/base/slowdown.h"
 #include "common/job/push_samples.h"
+#include "common/job/script_optimizer.h"
 #include "common/text/counted.h"
 #include "scheduler/control/job_figures.h"
 #include "scheduler/control/job_status.h"
@@ -121,10 +122,11 @@ absl::Status JobCourse::LearnModel(const wire::RegisterWorkerRequest& request) {
   if (job_.first_worker) {
     if (absl::Status same = CheckSame(*job_.first_worker, request); !same.ok()) return same;
     if (absl::Status kept = CheckDataKept(job_.data_kept, job_.goes_on_from, request); !kept.ok()) return kept;
+    if (absl::Status optimizer = LearnOptimizer(request); !optimizer.ok()) return optimizer;
     if (job_.first_worker->data_fingerprint() == 0) job_.first_worker->set_data_fingerprint(request.data_fingerprint());
     return absl::OkStatus();
   }
-  absl::StatusOr<ModelLayout> layout = LayoutOf(request, job_.config.job.optimizer());
+  absl::StatusOr<ModelLayout> layout = LayoutOf(request, job_.config.job);
   if (!layout.ok()) return layout.status();
   job_.first_worker = request;
   job_.first_worker->clear_version();  // of this process, not of the model
@@ -133,8 +135,20 @@ absl::Status JobCourse::LearnModel(const wire::RegisterWorkerRequest& request) {
   return absl::OkStatus();
 }
 
+absl::Status JobCourse::LearnOptimizer(const wire::RegisterWorkerRequest& request) {
+  if (!job_.optimizer_awaited) return CheckSameOptimizer(*job_.first_worker, request);
+  absl::StatusOr<ModelLayout> layout = LayoutOf(request, job_.config.job);
+  if (!layout.ok()) return layout.status();
+  job_.first_worker->set_name(request.name());
+  if (request.has_optimizer()) *job_.first_worker->mutable_optimizer() = request.optimizer();
+  *job_.first_worker->mutable_tensors() = request.tensors();
+  job_.shards.SetLayout(*std::move(layout));
+  job_.optimizer_awaited = false;
+  return absl::OkStatus();
+}
+
 void JobCourse::Place() {
-  if (job_.shards.placed() || !job_.first_worker || !job_.membership.AllServersPresent()) return;
+  if (job_.shards.placed() || !job_.ModelKnown() || !job_.membership.AllServersPresent()) return;
   const job::Cluster& cluster = job_.config.job.cluster();
   const std::map<ServerId, double> shares = job_.moves.Shares();
   job_.shards.Place(cluster, shares);
@@ -149,6 +163,9 @@ void JobCourse::Place() {
     return End(wire::JOB_FAILED, absl::StrCat("the model has ", layout.elements, " elements, and a server takes ",
                                               kShardAlignment, " of them at least: found cluster.servers: ",
                                               cluster.servers(), "; allowed is 1 to ", shards, " with this model"));
+  }
+  if (layout.optimizer) {
+    job_.events.Add(absl::StrCat("the optimizer is that of the script: ", OptimizerText(*layout.optimizer)));
   }
   if (!shares.empty()) TellShares(shares);
   for (const std::string& doubt :
@@ -188,6 +205,11 @@ void JobCourse::SendInstall(ServerId server) {
 }
 
 void JobCourse::Installed(ServerRef server, const wire::InstallShardsReply& reply) {
+  if (job_.shards.layout().optimizer && !reply.takes_optimizer()) {
+    return Refused(server, absl::FailedPreconditionError(
+                               "it speaks a protocol older than 1.3, and would not use the optimizer that the script "
+                               "gives: start servers of this version, or name the optimizer in the job file"));
+  }
   auto found = job_.membership.servers().find(server.server);
   if (found == job_.membership.servers().end() || found->second.incarnation != server.incarnation) return;
   if (found->second.state != ServerState::kLive) return;  // it was given up meanwhile

@@ -50,6 +50,8 @@ class JobCourse : public Moves::Owner {
   void Act(const WorkerFencedAction& action);
   void Act(const WorkerDeadAction& action);
   void Act(const ServerDeadAction& action);
+  // Takes the optimizer of scripts from the first worker of a run that continues; later ones must give the same.
+  absl::Status LearnOptimizer(const wire::RegisterWorkerRequest& request);
   void TellShares(const std::map<ServerId, double>& shares);
   void BeginIfReady();
 

@@ -70,6 +70,7 @@ void ViewProgress(const RunningJob& job, absl::Time now, wire::JobProgress& out)
     out.set_test_epoch(last->epoch());
     *out.mutable_test_values() = last->values();
   }
+  out.set_optimizer(job.Optimizer());
   *out.mutable_metric() = job.evaluations.JobMetric();
   AddNamedValues(latest.values, out.mutable_train_values());
   out.set_divergences(job.watch.divergences());

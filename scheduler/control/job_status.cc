@@ -139,7 +139,7 @@ std::string Missing(const RunningJob& job) {
   } else if (workers.size() < cluster.workers() && missing.empty() && uninstalled.empty()) {
     missing.push_back("waits until all servers know workers " + absl::StrJoin(joining, ", "));
   }
-  if (job.first_worker && servers.size() == cluster.servers() && !uninstalled.empty()) {
+  if (job.ModelKnown() && servers.size() == cluster.servers() && !uninstalled.empty()) {
     missing.push_back("waits for servers " + absl::StrJoin(uninstalled, ", ") + " to take their shards");
   }
   if (missing.empty()) return "";

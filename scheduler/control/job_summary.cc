@@ -81,6 +81,7 @@ RunSummary MakeSummary(const RunningJob& job) {
   summary.state = NameOf(job.phase.state);
   summary.reason = job.phase.state == wire::JOB_STARTING ? Missing(job) : job.phase.reason;
   summary.mode = absl::AsciiStrToLower(job::Consistency::Mode_Name(settings.consistency().mode()));
+  summary.optimizer = job.Optimizer();
   summary.seed = settings.seed();
   summary.workers = settings.cluster().workers();
   summary.servers = settings.cluster().servers();

@@ -3,7 +3,9 @@
 #include <limits>
 
 #include "absl/strings/str_cat.h"
+#include "common/job/job_kinds.h"
 #include "common/job/push_samples.h"
+#include "common/job/script_optimizer.h"
 
 namespace slackline::scheduler {
 namespace {
@@ -77,6 +79,12 @@ std::string RunningJob::NameOf(WorkerId worker) const {
 
 bool RunningJob::Trains(const Membership::Worker& worker) const {
   return worker.state == WorkerState::kLive && phase.state == wire::JOB_TRAINING;
+}
+
+std::string RunningJob::Optimizer() const {
+  const std::optional<job::Optimizer>& scripts = shards.layout().optimizer;
+  if (!scripts && RunsScripts(config.job) && !ModelKnown()) return "";
+  return OptimizerText(scripts ? *scripts : config.job.optimizer());
 }
 
 bool RunningJob::AllSeeded() const {

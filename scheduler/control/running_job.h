@@ -151,6 +151,10 @@ struct RunningJob {
   std::optional<double> SecondsLeft(absl::Time now) const;
   // Returns the figures of an evaluation that begins now.
   EvaluationSummary StandingAt(absl::Time now) const;
+  // Returns the servers' optimizer with its settings, for people; empty until scripts have said what it is.
+  std::string Optimizer() const;
+  // Returns whether shards can be placed and installed: all is known that servers must know of the model.
+  bool ModelKnown() const { return first_worker.has_value() && !optimizer_awaited; }
   // Returns the number of samples in each batch of the worker's next range.
   uint32_t BatchSizeFor(WorkerId worker) const;
   // Returns the number of images that a range has for each whole push of batches of this size.
@@ -170,6 +174,8 @@ struct RunningJob {
 
   // The model: known from the first worker on; placed once the servers are there.
   std::optional<wire::RegisterWorkerRequest> first_worker;
+  // True until the first worker of a run that continues has said which settings of the optimizer scripts give.
+  bool optimizer_awaited = false;
   // The work; absent until the first worker has said how much data there is.
   std::optional<Tasks> tasks;
   StallWatch stalls;

@@ -107,6 +107,7 @@ state::Scheduler SaveState(const RunningJob& job, absl::Time wall_time) {
   if (job.phase.trained != absl::InfiniteFuture()) state.set_trained_s(Seconds(job.phase.trained - job.phase.began));
   if (job.first_worker) *state.mutable_first_worker() = *job.first_worker;
   state.set_data_kept(job.data_kept);
+  state.set_optimizer_awaited(job.optimizer_awaited);
   scheduler::Save(job.membership.Save(), now, *state.mutable_members());
   for (state::Worker& worker : *state.mutable_members()->mutable_workers()) {
     const auto origin = job.workers.origins.find(WorkerId(worker.worker()));
@@ -160,6 +161,7 @@ absl::Status RestoreState(const state::Scheduler& state, absl::Time wall_time, R
   job.data_kept = state.data_kept();
   if (state.has_first_worker()) {
     if (absl::Status learnt = course.LearnModel(state.first_worker()); !learnt.ok()) return learnt;
+    job.optimizer_awaited = state.optimizer_awaited();
     job.tasks->Restore(state.tasks());
   }
   const job::Cluster& cluster = job.config.job.cluster();
@@ -210,7 +212,7 @@ absl::Status RestoreState(const state::Scheduler& state, absl::Time wall_time, R
   MembershipActions actions;
   job.membership.Restore(MembersFromState(state.members(), now), job.Holders(), now, actions);
   if (state.has_placement()) job.membership.SetPlaces(state.placement().places());
-  if (job.first_worker && job.membership.servers().size() == job.membership.places()) {
+  if (job.ModelKnown() && job.membership.servers().size() == job.membership.places()) {
     job.shards.Place(cluster, {});
   }
   job.moves.Restore(state, now);
@@ -247,7 +249,11 @@ absl::Status GoOnFromCheckpoint(const checkpoint::Manifest& manifest, const std:
   work.clear_promoted();
   if (absl::Status sense = CheckState(work, job.config.job); !sense.ok()) return sense;
   SLACKLINE_CHECK(job.phase.state == wire::JOB_STARTING && job.membership.servers().empty());
-  if (absl::Status learnt = course.LearnModel(state.first_worker()); !learnt.ok()) return learnt;
+  // A script may give other settings of the optimizer than in the run before, as a job file may.
+  wire::RegisterWorkerRequest first = state.first_worker();
+  ForgetOptimizer(first);
+  if (absl::Status learnt = course.LearnModel(first); !learnt.ok()) return learnt;
+  job.optimizer_awaited = RunsScripts(job.config.job);
   if (job.shards.layout().elements != manifest.elements() ||
       job.shards.layout().trained_elements != manifest.trained_elements()) {
     return absl::DataLossError(absl::StrCat(folder, ": its model and its shards contradict each other"));

@@ -233,6 +233,9 @@ absl::Status CheckState(const state::Scheduler& state, const job::Job& job) {
     return Broken(absl::StrCat("training with ", servers, " of ", places, " servers and ",
                                state.has_first_worker() ? "a" : "no", " model"));
   }
+  if (state.optimizer_awaited() && (begun || state.has_placement())) {
+    return Broken("shards are placed, and no worker has said what the optimizer is");
+  }
   if (!state.has_first_worker()) return absl::OkStatus();
   return CheckTasks(state.tasks(), state.first_worker().train_samples(), job.training().epochs());
 }

@@ -117,6 +117,7 @@ std::string ToJson(const RunSummary& summary) {
                {"state", summary.state},
                {"reason", summary.reason},
                {"mode", summary.mode},
+               {"optimizer", summary.optimizer},
                {"seed", summary.seed},
                {"workers", summary.workers},
                {"servers", summary.servers},

@@ -35,6 +35,7 @@ struct RunSummary {
   std::string state;
   std::string reason;
   std::string mode;
+  std::string optimizer;  // with its settings
   uint64_t seed = 0;
   // Numbers of workers, servers and epochs that the job wants.
   uint32_t workers = 0;

@@ -80,7 +80,7 @@ void ShardDirectory::AddShards(const Fits& fits, Request& request) const {
     if (fits(place)) *request.add_shards() = ToWire(place);
   }
   request.set_frozen_from(layout_.frozen_from);
-  AddGroups(layout_, request);
+  AddOptimizer(layout_, request);
 }
 
 wire::InstallShardsRequest ShardDirectory::InstallRequest(ServerId server, Incarnation incarnation) const {

@@ -9,6 +9,7 @@
 #include "common/job/optimizer_config.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "ps/service/shard_builder.h"
 #include "ps/service/shard_table.h"
 #include "tests/ps/service_fixture.h"
 
@@ -82,6 +83,69 @@ TEST(Install, RefusesMoreWeightsThanTheMachineHasMemoryFor) {
     EXPECT_THAT(status.message(), testing::HasSubstr("shard 1 has"));
   }
   EXPECT_TRUE(table.Install(Request()).ok()) << "nothing is left of those";
+}
+
+// Under a script's optimizer, with one group.
+wire::InstallShardsRequest WithOptimizer() {
+  wire::InstallShardsRequest request = Request();
+  request.mutable_optimizer()->set_kind(job::Optimizer::ADAMW);
+  request.mutable_optimizer()->set_lr(0.25);
+  request.mutable_optimizer()->add_groups()->set_weight_decay(0.5);
+  request.add_groups()->set_end(100);
+  return request;
+}
+
+TEST(Install, ShardsHaveTheOptimizerThatTheSchedulerNames) {
+  Metrics metrics;
+  ServiceMetrics service_metrics(metrics);
+  ManualTime time;
+  const job::Job job = PlainJob();
+  StagingBudget budget(uint64_t{1} << 20);
+  const ShardBuilder builder(job, {}, service_metrics, time);
+  const auto built = builder.Build(WithOptimizer(), budget);
+  ASSERT_TRUE(built.ok()) << built.status();
+  const OptimizerConfig& optimizer = built->shards.at(0)->config().optimizer;
+  EXPECT_EQ(optimizer.kind, OptimizerKind::kAdamW);
+  EXPECT_EQ(optimizer.lr, 0.25);
+  ASSERT_EQ(optimizer.groups.size(), 1u);
+  EXPECT_EQ(optimizer.groups[0].weight_decay, 0.5);
+  EXPECT_EQ(built->shards.at(0)->arrays(), (std::vector<std::string>{"exp_avg", "exp_avg_sq"}));
+}
+
+TEST(Install, AnotherOptimizerMeansOtherShards) {
+  Metrics metrics;
+  ServiceMetrics service_metrics(metrics);
+  ManualTime time;
+  ShardTable table(PlainJob(), Timeouts{absl::Milliseconds(100)}, service_metrics, time, {});
+  table.SetIdentity({JobId(7), ServerId(1)});
+  ASSERT_TRUE(table.Install(WithOptimizer()).ok());
+  EXPECT_TRUE(table.Install(WithOptimizer()).ok()) << "the same again";
+  wire::InstallShardsRequest other = WithOptimizer();
+  other.mutable_optimizer()->set_lr(0.5);
+  EXPECT_TRUE(absl::IsFailedPrecondition(table.Install(other)));
+}
+
+TEST(Install, ShardsThatMoveComeWithTheOptimizer) {
+  Metrics metrics;
+  ServiceMetrics service_metrics(metrics);
+  ManualTime time;
+  ShardTable::Hooks hooks;
+  hooks.on_backup = [](const wire::ReplicationSource*) {};
+  ShardTable table(PlainJob(), Timeouts{absl::Milliseconds(100)}, service_metrics, time, std::move(hooks));
+  table.SetIdentity({JobId(7), ServerId(1)});
+  const wire::InstallShardsRequest install = WithOptimizer();
+  wire::TakeShardsRequest take;
+  take.set_job(7);
+  take.set_server(1);
+  take.set_move(1);
+  take.set_trained_elements(install.trained_elements());
+  take.set_samples_per_epoch(install.samples_per_epoch());
+  take.mutable_from()->set_server(2);
+  *take.mutable_shards() = install.shards();
+  *take.mutable_groups() = install.groups();
+  EXPECT_TRUE(absl::IsInvalidArgument(table.Take(take))) << "the job file has no such group";
+  *take.mutable_optimizer() = install.optimizer();
+  EXPECT_TRUE(table.Take(take).ok()) << table.Take(take);
 }
 
 // It is for the scheduler to find out that the one that it means is dead.

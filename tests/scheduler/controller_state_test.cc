@@ -221,6 +221,7 @@ TEST_F(ControllerState, StateThatContradictsItselfIsRefused) {
        },
        "to be trained once"},
       {[](state::Scheduler& state) { state.mutable_tasks()->mutable_due()->set_epoch(5); }, "an evaluation of epoch 5"},
+      {[](state::Scheduler& state) { state.set_optimizer_awaited(true); }, "no worker has said what the optimizer is"},
   };
   for (const auto& [change, words] : cases) {
     state::Scheduler state = good;

@@ -52,14 +52,14 @@ TEST(ModelLayout, ScalarsHaveOneElement) {
   EXPECT_EQ(LayoutOf(request)->elements, 7861u);
 }
 
-job::Optimizer Groups(const std::vector<std::pair<std::string, bool>>& groups) {
-  job::Optimizer optimizer;
+job::Job Groups(const std::vector<std::pair<std::string, bool>>& groups) {
+  job::Job job;
   for (const auto& [match, frozen] : groups) {
-    job::ParameterGroup& group = *optimizer.add_groups();
+    job::ParameterGroup& group = *job.mutable_optimizer()->add_groups();
     group.set_match(match);
     group.set_frozen(frozen);
   }
-  return optimizer;
+  return job;
 }
 
 wire::RegisterWorkerRequest Tuned() {
@@ -91,13 +91,14 @@ TEST(ModelLayout, GroupsHaveTheRangesOfTheTensorsThatTheyAreTheFirstToMatch) {
   wire::InstallShardsRequest request;
   request.add_shards()->set_begin(28);
   request.mutable_shards(0)->set_end(46);
-  AddGroups(*layout, request);
+  AddOptimizer(*layout, request);
   EXPECT_EQ(request.groups_size(), 2);
+  EXPECT_FALSE(request.has_optimizer());
 }
 
 TEST(ModelLayout, WorkersAndTheJobAgreeOnWhatIsFrozen) {
-  const auto refusal = [](const wire::RegisterWorkerRequest& request, const job::Optimizer& optimizer) {
-    return std::string(LayoutOf(request, optimizer).status().message());
+  const auto refusal = [](const wire::RegisterWorkerRequest& request, const job::Job& job) {
+    return std::string(LayoutOf(request, job).status().message());
   };
   EXPECT_EQ(refusal(Tuned(), {}), "frozen tensor stem.weight [6], but no group of optimizer.groups freezes it");
   EXPECT_EQ(refusal(Tuned(), Groups({{"stem*", true}, {"b.*", true}})),
@@ -116,6 +117,78 @@ TEST(ModelLayout, WorkersAndTheJobAgreeOnWhatIsFrozen) {
   request = Tuned();
   request.mutable_tensors(6)->set_trained(true);
   EXPECT_THAT(refusal(request, {}), HasSubstr("both trained and frozen"));
+}
+
+job::Job OfScripts() {
+  job::Job job;
+  job.mutable_model()->set_kind(job::Model::EXTERNAL);
+  return job;
+}
+
+// The optimizer has two groups: all matrices, and all biases.
+wire::RegisterWorkerRequest OfScript() {
+  wire::RegisterWorkerRequest request = Tuned();
+  request.mutable_tensors()->RemoveLast();  // frozen
+  request.mutable_optimizer()->set_kind(job::Optimizer::ADAMW);
+  request.mutable_optimizer()->set_lr(0.002);
+  job::ParameterGroup& biases = *request.mutable_optimizer()->add_groups();
+  biases.set_match("biases");
+  biases.set_weight_decay(0);
+  for (const int bias : {1, 2, 4}) request.mutable_tensors(bias)->set_group(1);
+  return request;
+}
+
+TEST(ModelLayout, AScriptNamesTheTensorsOfItsGroups) {
+  const auto layout = LayoutOf(OfScript(), OfScripts());
+  ASSERT_TRUE(layout.ok()) << layout.status();
+  std::vector<std::vector<uint64_t>> ranges;
+  for (const wire::GroupRange& range : layout->groups) ranges.push_back({range.begin(), range.end(), range.group()});
+  EXPECT_EQ(ranges, (std::vector<std::vector<uint64_t>>{{20, 27, 0}, {29, 30, 0}}));
+
+  wire::InstallShardsRequest request;
+  AddOptimizer(*layout, request);
+  EXPECT_EQ(request.optimizer().kind(), job::Optimizer::ADAMW);
+  EXPECT_EQ(request.optimizer().groups_size(), 1);
+}
+
+TEST(ModelLayout, RefusesGroupsThatMakeNoSense) {
+  const auto refusal = [](const wire::RegisterWorkerRequest& request) {
+    return std::string(LayoutOf(request, OfScripts()).status().message());
+  };
+  wire::RegisterWorkerRequest request = OfScript();
+  request.mutable_tensors(3)->set_group(2);
+  EXPECT_EQ(refusal(request), "tensor c.weight [2] is in group 2 of its script, which has 1");
+  request = OfScript();
+  request.clear_optimizer();
+  EXPECT_EQ(refusal(request), "tensor a.bias [4] is in group 1 of its script, which has 0");
+  request = OfScript();
+  for (wire::TensorSpec& tensor : *request.mutable_tensors()) tensor.clear_group();
+  EXPECT_EQ(refusal(request), "group 1 of the script's optimizer (biases) has no tensor");
+  request = OfScript();
+  request.mutable_optimizer()->set_ema(0.9);
+  EXPECT_THAT(refusal(request), HasSubstr("worker w-1: the script's optimizer: found ema: 0.9; allowed are kind, lr,"));
+}
+
+TEST(ModelLayout, AllScriptsGiveTheSameOptimizer) {
+  wire::RegisterWorkerRequest other = OfScript();
+  other.set_name("w-2");
+  EXPECT_TRUE(CheckSameOptimizer(OfScript(), other).ok());
+  const auto refusal = [&] { return std::string(CheckSameOptimizer(OfScript(), other).message()); };
+  other.mutable_optimizer()->set_lr(0.1);
+  EXPECT_EQ(
+      refusal(),
+      "the script of worker w-2 gives optimizer.lr: 0.1, but that of worker w-1, the first one, 0.002: all scripts "
+      "of a job give the same optimizer");
+  other = OfScript();
+  other.mutable_optimizer()->mutable_groups(0)->set_weight_decay(0.5);
+  EXPECT_THAT(refusal(), HasSubstr("optimizer.groups[0].weight_decay: 0.5, but"));
+  other = OfScript();
+  other.mutable_tensors(0)->set_group(1);
+  EXPECT_THAT(refusal(), HasSubstr("the group of a.weight: 1, but"));
+  ForgetOptimizer(other);
+  EXPECT_THAT(
+      refusal(),
+      HasSubstr("gives no settings of the optimizer, but that of worker w-1, the first one, adamw, lr 0.002, "));
 }
 
 TEST(ModelLayout, RefusesWhatNoModelIs) {

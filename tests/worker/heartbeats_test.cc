@@ -79,5 +79,20 @@ TEST(SchedulerLink, HeartbeatsTellAFirstStepThatComputesFromOneThatHangs) {
   link->Leave("done", {});
 }
 
+// The scheduler says no version, as one of 0.1.0: it would train with the job file's optimizer.
+TEST(SchedulerLink, ASchedulerThatIgnoresAScriptsOptimizerIsRefused) {
+  Ears scheduler;
+  SchedulerLink::Options options;
+  options.address = scheduler.address();
+  options.name = "w-1";
+  options.timeouts.heartbeat = absl::Milliseconds(100);
+  options.optimizer = std::make_shared<job::Optimizer>();
+  const absl::Status refused = SchedulerLink::Create(options)->Join().status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kUnimplemented);
+  EXPECT_NE(refused.message().find("speaks protocol 1.0, which ignores that; allowed is 1.3 and newer"),
+            std::string::npos)
+      << refused;
+}
+
 }  // namespace
 }  // namespace slackline::worker::heartbeats_test

@@ -10,6 +10,7 @@
 #include "common/base/address.h"
 #include "common/job/job_file.h"
 #include "common/job/optimizer_config.h"
+#include "common/job/script_optimizer.h"
 #include "common/metrics/metrics.h"
 #include "common/metrics/process_metrics.h"
 #include "common/metrics/serve_metrics.h"
@@ -70,6 +71,22 @@ class OpenedJob : public EmbeddedJob {
         trainer_metrics_(metrics_) {}
 
   const Settings& settings() const override { return settings_; }
+
+  absl::Status SetOptimizer(const ScriptOptimizer& optimizer) override {
+    if (worker_) return absl::FailedPreconditionError("this worker has its model already");
+    absl::StatusOr<job::Optimizer> script = ReadScriptOptimizer(optimizer.settings, optimizer.groups);
+    if (!script.ok()) return script.status();
+    absl::StatusOr<job::Optimizer> whole = WithScriptOptimizer(job_, *script);
+    if (!whole.ok()) return whole.status();
+    job::Job job = job_;
+    *job.mutable_optimizer() = *std::move(whole);
+    settings_.optimizer = MakeOptimizerConfig(job, /*samples_per_epoch=*/0);
+    settings_.group_rules.clear();
+    for (const ScriptGroup& group : optimizer.groups) settings_.group_rules.push_back({.match = group.name});
+    script_ = std::make_shared<const job::Optimizer>(*std::move(script));
+    groups_ = optimizer.members;
+    return absl::OkStatus();
+  }
 
   absl::Status Open(const Model& model) override {
     if (worker_) return absl::FailedPreconditionError("this worker has its model already");
@@ -138,6 +155,8 @@ class OpenedJob : public EmbeddedJob {
     link.name = options_.name;
     link.job_fingerprint = Fingerprint(job_);
     link.tensors = tensors_;
+    link.optimizer = script_;
+    link.tensor_groups = groups_;
     link.train_samples = model.train_samples;
     link.test_samples = model.test_samples;
     link.metrics_address = metrics_address;
@@ -153,7 +172,9 @@ class OpenedJob : public EmbeddedJob {
   const job::Job job_;  // resolved
   const security::Security security_;
   const WorkerConfig config_;
-  const Settings settings_;
+  Settings settings_;
+  std::shared_ptr<const job::Optimizer> script_;  // null: the script gives no settings
+  std::vector<uint32_t> groups_;
   const SteadyTime time_;
   slackline::Metrics metrics_;
   TrainerMetrics trainer_metrics_;

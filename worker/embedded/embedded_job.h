@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "common/base/parameter_groups.h"
+#include "common/job/script_group.h"
 #include "common/optimizer/optimizer.h"
 #include "worker/embedded/embedded_worker.h"
 
@@ -53,6 +54,14 @@ class EmbeddedJob {
     std::vector<absl::Span<float>> parameters;
   };
 
+  // Optimizer of the script, for the settings that the job file leaves to it.
+  struct ScriptOptimizer {
+    std::vector<std::string> settings;  // "kind=adamw", "lr=0.002", ...
+    std::vector<ScriptGroup> groups;
+    // Group of each trained tensor, counted from 1; 0: none.
+    std::vector<uint32_t> members;
+  };
+
   // Reads the job file and its credentials. Opens no connection yet.
   //   kInvalidArgument  the job has a setting that only the C++ worker supports: local training, worker.slowdown; or a
   //                     bad name or address
@@ -60,7 +69,13 @@ class EmbeddedJob {
   static absl::StatusOr<std::unique_ptr<EmbeddedJob>> Read(const Options& options);
   virtual ~EmbeddedJob() = default;
 
+  // Changes with SetOptimizer() only.
   virtual const Settings& settings() const = 0;
+  // Gives settings of the optimizer, which are in settings() afterwards. Call this before Open(), whose tensors it is
+  // about.
+  //   kInvalidArgument     the job file says otherwise, or a setting is not allowed
+  //   kFailedPrecondition  Open() was called before
+  virtual absl::Status SetOptimizer(const ScriptOptimizer& optimizer) = 0;
   // Creates worker() and push(). Call this once.
   //   kInvalidArgument     no tensors, sizes that do not match, or a wire.groups pattern that matches no tensor
   //   kFailedPrecondition  Open() was called before

@@ -73,7 +73,14 @@ class GrpcSchedulerLink : public SchedulerLink {
     const absl::Status status =
         Call("register", &wire::Scheduler::Stub::RegisterWorker, request, &reply, options_.timeouts.startup);
     if (!status.ok()) return status;
-    if (absl::Status speaks = CheckProtocol("the scheduler", ProtocolOf(reply)); !speaks.ok()) return speaks;
+    const ProtocolVersion theirs = ProtocolOf(reply);
+    if (absl::Status speaks = CheckProtocol("the scheduler", theirs); !speaks.ok()) return speaks;
+    if (options_.optimizer != nullptr && theirs.minor < kMinorOfScriptOptimizer) {
+      return absl::UnimplementedError(absl::StrCat(
+          "the script gives the optimizer, and the scheduler at ", options_.address, " speaks protocol ", theirs.major,
+          ".", theirs.minor, ", which ignores that; allowed is ", theirs.major, ".", kMinorOfScriptOptimizer,
+          " and newer: start a newer scheduler, or name the optimizer in the job file"));
+    }
     progress_.Reset(time_.Now());
     absl::MutexLock lock(&mutex_);
     member_.Registered(reply, time_.Now());

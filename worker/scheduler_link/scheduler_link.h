@@ -19,6 +19,10 @@
 #include "worker/model/model.h"
 #include "worker/scheduler_link/work.h"
 
+namespace slackline::job {
+class Optimizer;
+}  // namespace slackline::job
+
 namespace slackline::worker {
 
 // Thread-safety: one trainer thread; Interrupt() and progress() from any.
@@ -33,6 +37,10 @@ class SchedulerLink {
     std::string name;
     uint64_t job_fingerprint = 0;
     std::vector<TensorInfo> tensors;
+    // Settings of the optimizer that a script gives; null: none.
+    std::shared_ptr<const job::Optimizer> optimizer = nullptr;
+    // Group of each of `tensors` in optimizer->groups(), counted from 1; 0: none. Empty: none of them is in a group.
+    std::vector<uint32_t> tensor_groups = {};
     uint64_t train_samples = 0;
     uint64_t test_samples = 0;
     uint64_t data_fingerprint = 0;  // fingerprint of the training data; 0: not known
@@ -72,7 +80,8 @@ class SchedulerLink {
   virtual void set_on_map(OnMap on_map) = 0;
 
   // Registers, the first time or again, and waits until the worker is live.
-  //   kInvalidArgument   the scheduler runs another job, or has another model or other data
+  //   kInvalidArgument   the scheduler runs another job, or has another model, other data or another optimizer
+  //   kUnimplemented     the scheduler is too old for a script's optimizer
   //   kAlreadyExists     another process has this name, and lives
   //   kDeadlineExceeded  the processes of the job did not find each other within the larger of join_max and
   //                      timeouts.startup

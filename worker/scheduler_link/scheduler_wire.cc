@@ -34,8 +34,11 @@ wire::RegisterWorkerRequest MakeRegistration(const SchedulerLink::Options& optio
   request.set_host(HostName());
   request.set_topology(options.topology);
   request.set_group(options.group);
+  if (options.optimizer != nullptr) *request.mutable_optimizer() = *options.optimizer;
   for (const TensorInfo& tensor : options.tensors) {
+    const auto index = static_cast<size_t>(request.tensors_size());
     wire::TensorSpec& spec = *request.add_tensors();
+    if (index < options.tensor_groups.size()) spec.set_group(options.tensor_groups[index]);
     spec.set_name(tensor.name);
     spec.mutable_shape()->Assign(tensor.shape.begin(), tensor.shape.end());
     spec.set_trained(tensor.trained);

@@ -73,7 +73,8 @@ function showHead() {
   document.title = status.name + ' · ' + status.state + ' · Slackline';
   setState(byId('state'), status.state);
   const bound = status.asynchrony.slack_bound;
-  setText(byId('mode'), status.asynchrony.mode + (bound === null ? '' : ', slack bound ' + bound));
+  const optimizer = status.progress.optimizer;
+  setText(byId('mode'), status.asynchrony.mode + (bound === null ? '' : ', slack bound ' + bound) + (optimizer ? ' · ' + optimizer : ''));
   setText(byId('reason'), status.reason);
   setText(byId('folder'), status.run_folder);
 }
