@@ -44,6 +44,8 @@ class NodeJob:
         self.is_open = False
         # Samples of the range that all processes have taken.
         self.taken = 0
+        # What the script has given to set_optimizer().
+        self._like: Message = {}
         self._pushes: list[torch.Tensor] = []
         # The step that all have agreed on, and how many of its samples are this process's.
         self._plan: Message = {}
@@ -72,6 +74,12 @@ class NodeJob:
     def view(self) -> View:
         return self._view
 
+    def set_optimizer(
+        self, settings: Sequence[str], groups: Sequence[tuple[str, float, float]], members: Sequence[int]
+    ) -> None:
+        self._like = {"settings": [*settings], "groups": [[*one] for one in groups], "members": [*members]}
+        self._job.set_optimizer(settings, groups, members)
+
     def open(
         self,
         tensors: Sequence[tuple[str, Sequence[int], bool]],
@@ -79,7 +87,7 @@ class NodeJob:
         test_samples: int,
         parameters: Sequence[torch.Tensor],
     ) -> None:
-        mine = {"tensors": [[*one] for one in tensors], "train": train_samples, "test": test_samples}
+        mine = {"tensors": [[*one] for one in tensors], "train": train_samples, "test": test_samples, "like": self._like}
         if not self._leads:
             self._group.tell_all(mine)
             self._hear()
@@ -394,6 +402,8 @@ def _difference(mine: Message, other: Message) -> str:
     for what, noun in (("train", "training samples"), ("test", "test samples")):
         if mine[what] != other.get(what):
             return f"has {other.get(what)} {noun}, and process 0 has {mine[what]}"
+    if mine["like"] != other.get("like"):
+        return "gives other settings of the optimizer (like=) than process 0"
     theirs = other["tensors"]
     for a, b in zip([*mine["tensors"], None], [*theirs, None]):
         if a != b:

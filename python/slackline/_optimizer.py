@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from . import _param_groups, _staging
+from ._like import Like
 from ._wrappers import check_whole, names_without_wrappers, reduces_gradients
 
 if TYPE_CHECKING:
@@ -26,10 +27,10 @@ _DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 class Optimizer(torch.optim.Optimizer):
     """Pushes gradients to the servers, which apply the update rule, and writes the new weights into the model.
 
-    Use it in place of another torch.optim.Optimizer. The scheme is that of the parameter server (Li et al. 2014). Kind,
-    momentum, weight decay and groups are the job's `optimizer` settings.
+    Use it in place of another torch.optim.Optimizer. The scheme is that of the parameter server (Li et al. 2014). The servers take
+    kind, learning rate, momentum, weight decay and groups from `like`, or without it from the job's `optimizer` settings.
 
-    The learning rate is the job's, by its schedule, until the script sets `lr` in a group of `param_groups`. From then on each
+    The learning rate is that, by the job's schedule, until the script sets `lr` in a group of `param_groups`. From then on each
     push names the rates of all groups, and the servers use them in place of the job's. Schedulers of torch.optim.lr_scheduler
     set them. Pushes that share a step use the mean of their rates.
 
@@ -46,29 +47,41 @@ class Optimizer(torch.optim.Optimizer):
     Args:
         model: Model with at least one parameter that requires a gradient.
         worker: Worker of this process. It takes one optimizer.
+        like: Optimizer of torch whose settings the servers take: a torch.optim.SGD, Adam or AdamW that has all trained parameters
+            of `model`. Its groups may differ in lr and weight_decay. It takes no steps itself. All workers give the same settings.
+            Those that the job file names, too, must agree with it, and it names no optimizer.groups. Default: the job file's.
         accumulate: Backward passes of a step, whose gradients add up. Default: the job's training.accumulate.
         overlap: Let gradients of models of 16 MiB and more leave during the last backward pass of a step. Pass False if the
             script changes gradients before step(), as torch.amp.GradScaler and torch.nn.utils.clip_grad_norm_ do. With
             parameters on several devices, and in a node group, gradients leave in step() only.
 
     Attributes:
-        param_groups (list): One dict for the parameters in no group of the job's optimizer.groups, whose `name` is "*", then one
-            for each group with parameters, whose `name` is its pattern. `params` are the parameters. `lr` is the job's
-            optimizer.lr times the group's lr_factor, until the script sets it.
+        param_groups (list): With `like`, its groups. Otherwise one dict for the parameters in no group of the job's
+            optimizer.groups, whose `name` is "*", then one for each group with parameters, whose `name` is its pattern. `params`
+            are the parameters. `lr` is the job's optimizer.lr times the group's lr_factor, until the script sets it. With `like`,
+            to set anything but `lr` to another value raises ValueError.
 
     With a torch.amp.GradScaler, scaler.step(optimizer) divides the gradients by the scale. Where one is not finite, nothing is
     pushed, and the samples of the step are left out.
 
     Raises:
-        TypeError: `model` is no Module, or a trained parameter is not a whole, dense tensor of float32, bfloat16 or float16, or
+        TypeError: `model` is no Module, `like` is no optimizer that the servers have, or a trained parameter is not a whole, dense tensor of float32, bfloat16 or float16, or
             gets sparse gradients.
-        ValueError: No parameter requires a gradient, a trained parameter is empty, `accumulate` is below 1, or the model is a
-            DistributedDataParallel over several processes.
+        ValueError: No parameter requires a gradient, a trained parameter is empty, `accumulate` is below 1, the model is a
+            DistributedDataParallel over several processes, or `like` has a setting that the servers do not, has taken steps, or
+            has other parameters than the trained ones.
+        InvalidArgumentError: The job file names another value of a setting of `like`.
         FailedPreconditionError: The worker has an optimizer already.
     """
 
     def __init__(
-        self, model: nn.Module, worker: Worker, *, accumulate: Optional[int] = None, overlap: bool = True
+        self,
+        model: nn.Module,
+        worker: Worker,
+        *,
+        like: Optional[torch.optim.Optimizer] = None,
+        accumulate: Optional[int] = None,
+        overlap: bool = True,
     ) -> None:
         if not isinstance(model, nn.Module):
             raise TypeError(f"found a model of type {type(model).__name__}; allowed is a torch.nn.Module")
@@ -88,9 +101,9 @@ class Optimizer(torch.optim.Optimizer):
         for name, one in trained:
             _check_parameter(name, one)
         _check_layers(model)
-        self._job_groups = _param_groups.JobGroups(worker._job, trained)
+        self._job_groups = _param_groups.JobGroups(worker._job, trained, None if like is None else Like(like, named))
         self._may_add_groups = True
-        super().__init__(self._job_groups.make(), {"lr": self._job_groups.lr})
+        super().__init__(self._job_groups.make(), {"lr": self._job_groups.lr} if like is None else dict(like.defaults))
         self._may_add_groups = False
         self._names = [name for name, _ in trained]
         self._parameters = [one for _, one in trained]
@@ -249,7 +262,7 @@ class Optimizer(torch.optim.Optimizer):
             return
         raise RuntimeError(
             "parameters are those that the model had when the optimizer was made: make it when the model is whole; settings "
-            "by group are the job's optimizer.groups"
+            "by group are the job's optimizer.groups, or those of like="
         )
 
     def __reduce_ex__(self, protocol: Any) -> Any:

@@ -103,6 +103,20 @@ class Job {
     return slackline::GroupOf(job_->settings().group_rules, tensor.utf8);
   }
 
+  // Gives the settings of the script's optimizer, before open(): "lr=0.1"; name, lr_factor and weight_decay of groups;
+  // and the group of each trained tensor, from 1, or 0.
+  void SetOptimizer(const std::vector<Text>& settings, const std::vector<std::tuple<Text, double, double>>& groups,
+                    std::vector<uint32_t> members) {
+    caller_->CheckProcess();
+    EmbeddedJob::ScriptOptimizer optimizer;
+    for (const Text& setting : settings) optimizer.settings.push_back(setting.utf8);
+    for (const auto& [name, lr_factor, weight_decay] : groups) {
+      optimizer.groups.push_back({.name = name.utf8, .lr_factor = lr_factor, .weight_decay = weight_decay});
+    }
+    optimizer.members = std::move(members);
+    Check(job_->SetOptimizer(optimizer));
+  }
+
   void Open(const std::vector<Tensor>& tensors, uint64_t train_samples, uint64_t test_samples,
             const std::vector<Vector>& parameters) {
     caller_->CheckProcess();
@@ -341,6 +355,7 @@ NB_MODULE(_core, module) {
       .def_prop_ro("window", [](const Job& job) { return job.settings().window; })
       .def_prop_ro("learning_rates", &Job::LearningRates)
       .def("group_of", &Job::GroupOf, nb::arg("tensor"))
+      .def("set_optimizer", &Job::SetOptimizer, nb::arg("settings"), nb::arg("groups"), nb::arg("members"))
       .def("open", &Job::Open, nb::arg("tensors"), nb::arg("train_samples"), nb::arg("test_samples"),
            nb::arg("parameters"))
       .def("push_buffers",

@@ -82,10 +82,11 @@ class Node:
         return [self.results.get(rank) for rank in range(self.size)]
 
 
-def train(worker, data, model=None, before_step=None):
-    """Returns the weights, the clock, and why it ended."""
+def train(worker, data, model=None, before_step=None, weight_decay=None):
+    """Returns the weights, the clock, and why it ended. With `weight_decay`, the script gives the optimizer."""
     model = model or zeros()
-    optimizer = slackline.Optimizer(model, worker)
+    like = None if weight_decay is None else torch.optim.SGD(model.parameters(), lr=0.5, weight_decay=weight_decay)
+    optimizer = slackline.Optimizer(model, worker, like=like)
     loader = DataLoader(data, batch_size=worker.batch_size, sampler=worker.sampler(len(data)))
     for x, y in worker.batches(loader):
         optimizer.zero_grad()
@@ -276,6 +277,14 @@ class NodeGroups(package_test.Base):
             self.assertEqual(
                 str(result), "process 1 of the node has the tensor none where process 0 has bias (1,)"
             )
+
+    def test_processes_give_the_same_optimizer(self):
+        weights, *_ = self.trained(1, lambda worker, rank: train(worker, integers(24), weight_decay=0.5))[0]
+        for result in self.trained(2, lambda worker, rank: train(worker, integers(24), weight_decay=0.5)):
+            torch.testing.assert_close(result[0], weights)
+        for result in self.trained(2, lambda worker, rank: train(worker, integers(24), weight_decay=rank / 2)):
+            self.assertIsInstance(result, slackline.InvalidArgumentError, result)
+            self.assertEqual(str(result), "process 1 of the node gives other settings of the optimizer (like=) than process 0")
 
     def test_jobs_that_a_node_cannot_train_are_refused(self):
         for text, said in (
