@@ -17,6 +17,7 @@
 #include "common/base/slowdown.h"
 #include "common/http/http_address.h"
 #include "common/job/job_file.h"
+#include "common/job/script_optimizer.h"
 #include "common/security/check_credentials.h"
 #include "common/text/help.h"
 #include "worker/settings/job_checks.h"
@@ -90,6 +91,11 @@ int Check(const CheckOptions& options) {
   std::string warnings;
   if (const std::string doubt = SlowdownDoubt(*job); !doubt.empty())
     absl::StrAppend(&warnings, "# Warning: ", doubt, ".\n");
+  if (const job::Job resolved = Resolve(*job); LeavesToScript(resolved)) {
+    absl::StrAppend(&warnings,
+                    "# Settings of `optimizer` that are not here are the script's (slackline.Optimizer(like=...)); ",
+                    "without like=: ", OptimizerText(resolved.optimizer()), ".\n");
+  }
   // A job file may be checked on a machine that has no data, or another network.
   const std::string not_here = WhyNotHere(Resolve(*job), options.purpose);
   if (!options.purpose.empty() && !not_here.empty()) {

@@ -15,8 +15,11 @@ constexpr uint64_t kWorkerBaseBytes = uint64_t{256} << 20;
 // Of the allocator.
 constexpr double kWaste = 1.15;
 
-uint64_t OptimizerArrays(const job::Optimizer& optimizer) {
-  return FactsOf(optimizer).arrays({.momentum = optimizer.momentum()}).size();
+uint64_t OptimizerArrays(const job::Job& job) {
+  // A script may give any optimizer, and momentum: room for the one that needs most.
+  const bool by_script = RunsScripts(job) && !job.optimizer().has_kind();
+  const OptimizerFacts& facts = by_script ? FactsOf(OptimizerKind::kAdamW) : FactsOf(job.optimizer());
+  return facts.arrays({.momentum = job.optimizer().momentum()}).size();
 }
 
 }  // namespace
@@ -41,8 +44,8 @@ uint64_t ServerBytes(const job::Job& job, uint64_t parameters) {
   const uint64_t staged = job.limits().staging_bytes_max() > 0
                               ? job.limits().staging_bytes_max()
                               : part * (uint64_t{job.wire().window()} * job.cluster().workers() + 1);
-  return static_cast<uint64_t>(kWaste * static_cast<double>(part * versions)) +
-         part * OptimizerArrays(job.optimizer()) + staged + kServerBaseBytes;
+  return static_cast<uint64_t>(kWaste * static_cast<double>(part * versions)) + part * OptimizerArrays(job) + staged +
+         kServerBaseBytes;
 }
 
 uint64_t WorkerBytes(const job::Job& job, uint64_t parameters) {
@@ -51,7 +54,7 @@ uint64_t WorkerBytes(const job::Job& job, uint64_t parameters) {
 }
 
 uint64_t StateBytes(const job::Job& job, uint64_t parameters) {
-  return sizeof(float) * parameters * (1 + OptimizerArrays(job.optimizer()));
+  return sizeof(float) * parameters * (1 + OptimizerArrays(job));
 }
 
 }  // namespace slackline::cli::doctor

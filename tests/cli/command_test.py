@@ -313,6 +313,12 @@ class Command(unittest.TestCase):
         self.assertIn("model.kind: found external", run("check", self.write("model: {kind: external}\n"), "--for", "train").stderr)
         self.assertEqual(run("check", job, "--for", "fun").returncode, 2)
 
+    def test_check_says_what_is_left_to_a_script(self):
+        checked = run("check", self.write("model: {kind: external}\noptimizer: {lr: 0.5}\n"))
+        self.assertIn("\noptimizer:\n  lr: 0.5\n  clip_norm: 0\n", checked.stdout)
+        self.assertIn("without like=: sgd, lr 0.5, weight_decay 0.\n", checked.stdout)
+        self.assertNotIn("like=", run("check", self.write("optimizer: {lr: 0.5}\n")).stdout)
+
     def bin_with(self, **programs):
         """A copy of `slackline` beside scripts in the place of the other programs."""
         folder = self.folder / "bin"
