@@ -2,24 +2,24 @@
 
 #include <signal.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <system_error>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/ascii.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
 #include "absl/time/time.h"
 #include "cli/base/complain.h"
 #include "cli/base/process.h"
 #include "cli/base/signals.h"
+#include "cli/run/node_log.h"
 #include "cli/run/seat.h"
 #include "common/time/clock.h"
 
@@ -30,13 +30,9 @@ namespace {
 constexpr absl::Duration kOthersMax = absl::Seconds(20);
 // Time between two looks at the scripts. Their ends and signals wake us at once.
 constexpr absl::Duration kLook = absl::Seconds(1);
-// Standard output of this process: the worker's log, which all scripts write.
-constexpr char kOwnOutput[] = "/proc/self/fd/1";
-// Lines of the log in which the exception of a script is looked for.
-constexpr size_t kLastLines = 100;
 
 absl::StatusOr<std::vector<Process>> StartScripts(uint32_t scripts, const std::vector<std::string>& command,
-                                                  const std::string& folder) {
+                                                  const std::string& folder, const NodeLog& log) {
   const Machine machine = ThisMachine();
   std::vector<Process> processes;
   for (uint32_t seat = 0; seat < scripts; ++seat) {
@@ -44,29 +40,22 @@ absl::StatusOr<std::vector<Process>> StartScripts(uint32_t scripts, const std::v
     for (std::string& one : EnvironmentOfSeat(machine, seat, scripts)) words.push_back(std::move(one));
     words.insert(words.end(), command.begin(), command.end());
     absl::StatusOr<Process> process =
-        Process::Start({absl::StrCat("process ", seat, " of the node"), std::move(words), kOwnOutput});
+        Process::Start({absl::StrCat("process ", seat, " of the node"), std::move(words), log.PipeOf(seat)});
     if (!process.ok()) return process.status();
     processes.push_back(*std::move(process));
   }
   return processes;
 }
 
-// Returns how a script has ended, with the last exception in the log: the others have not noticed this end yet.
-std::string HowScriptEnded(const Process& process, const ProcessEnd& end) {
-  std::string why = absl::StrCat(process.name(), " (pid ", process.pid(), "): ", end.Describe());
-  std::error_code error;
-  // A script that a signal has killed says nothing. A pipe cannot be read here.
-  if (end.by_signal || !std::filesystem::is_regular_file(kOwnOutput, error)) return why;
-  if (const std::string exception = LastException(process.LastWords(kLastLines)); !exception.empty()) {
-    absl::StrAppend(&why, ": ", exception);
-  }
-  return why;
-}
+struct Failure {
+  uint32_t rank = 0;
+  std::string how;
+};
 
 // Waits for the end of all. Returns how those that failed have ended, the first one first, without those that had to be
 // killed because of them.
-std::vector<std::string> WaitForScripts(std::vector<Process>& processes, SignalQueue& signals) {
-  std::vector<std::string> failures;
+std::vector<Failure> WaitForScripts(std::vector<Process>& processes, SignalQueue& signals) {
+  std::vector<Failure> failures;
   std::vector<bool> ended(processes.size(), false);
   absl::Time deadline = absl::InfiniteFuture();
   bool killed = false;
@@ -76,7 +65,8 @@ std::vector<std::string> WaitForScripts(std::vector<Process>& processes, SignalQ
       if (ended[i] || !end) continue;
       ended[i] = true;
       if (end->ok() || killed) continue;
-      failures.push_back(HowScriptEnded(processes[i], *end));
+      failures.push_back({static_cast<uint32_t>(i),
+                          absl::StrCat(processes[i].name(), " (pid ", processes[i].pid(), "): ", end->Describe())});
       deadline = std::min(deadline, SteadyTime().Now() + kOthersMax);
     }
     if (std::all_of(ended.begin(), ended.end(), [](bool one) { return one; })) return failures;
@@ -90,21 +80,23 @@ std::vector<std::string> WaitForScripts(std::vector<Process>& processes, SignalQ
   }
 }
 
-}  // namespace
-
-std::string LastException(absl::string_view output) {
-  absl::string_view exception;
-  bool traced = false;
-  for (const absl::string_view line : absl::StrSplit(output, '\n')) {
-    if (absl::StartsWith(line, "Traceback (most recent call last):")) {
-      traced = true;
-    } else if (traced && !line.empty() && line.front() != ' ') {
-      exception = absl::StripAsciiWhitespace(line);
-      traced = false;
-    }
-  }
-  return std::string(exception);
+// Returns how scripts have failed, with their exceptions. Their lines are in the log then.
+absl::Status RunIn(const std::string& folder, uint32_t scripts, const std::vector<std::string>& command,
+                   SignalQueue& signals) {
+  absl::StatusOr<std::unique_ptr<NodeLog>> log = NodeLog::Open(folder, scripts, STDOUT_FILENO);
+  if (!log.ok()) return log.status();
+  absl::StatusOr<std::vector<Process>> processes = StartScripts(scripts, command, folder, **log);
+  if (!processes.ok()) return processes.status();
+  const std::vector<Failure> failures = WaitForScripts(*processes, signals);
+  (*log)->Close();
+  if (failures.empty()) return absl::OkStatus();
+  return absl::AbortedError(absl::StrJoin(failures, "; ", [&](std::string* out, const Failure& failure) {
+    const std::string& exception = (*log)->ExceptionOf(failure.rank);
+    absl::StrAppend(out, failure.how, exception.empty() ? "" : ": ", exception);
+  }));
 }
+
+}  // namespace
 
 int RunNodeScripts(uint32_t scripts, const std::vector<std::string>& command) {
   SignalQueue signals;
@@ -113,14 +105,7 @@ int RunNodeScripts(uint32_t scripts, const std::vector<std::string>& command) {
   if (::mkdtemp(folder.data()) == nullptr) {
     return Fail(absl::UnavailableError(absl::StrCat("cannot make the folder ", folder)));
   }
-  absl::Status status;
-  absl::StatusOr<std::vector<Process>> processes = StartScripts(scripts, command, folder);
-  if (processes.ok()) {
-    const std::vector<std::string> failures = WaitForScripts(*processes, signals);
-    if (!failures.empty()) status = absl::AbortedError(absl::StrJoin(failures, "; "));
-  } else {
-    status = processes.status();
-  }
+  const absl::Status status = RunIn(folder, scripts, command, signals);
   std::filesystem::remove_all(folder, error);
   return status.ok() ? kExitDone : Fail(status);
 }

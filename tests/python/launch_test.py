@@ -123,15 +123,14 @@ class Launch(Launched):
         script = self.folder / "node.py"
         script.write_text(
             OWN_WORK.split("if pathlib", maxsplit=1)[0]
-            # Both scripts write to one log: a line is one write.
-            + "seat = (worker.local_rank, worker.local_world_size, worker.batch_size, worker.rank, worker.reason)\n"
-            "sys.stdout.write(' '.join(map(str, ('seat', *seat))) + '\\n')\n"
+            # print() writes each word by itself, and the log has whole lines.
+            + "print('seat', worker.local_rank, worker.local_world_size, worker.batch_size, worker.rank, worker.reason)\n"
         )
         flags = ["--per-node", "2", "--node-group", "--set", "training.epochs=1", "--set", "training.batch_size=8"]
         run = self.launch(script, *flags)
         self.assertEqual(run.wait(120), 0, run.diagnosis())
         for rank in (0, 1):
-            self.assertIn(f"seat {rank} 2 4 0 training is complete", self.log(run, "worker-1"))
+            self.assertIn(f"[{rank}] seat {rank} 2 4 0 training is complete\n", self.log(run, "worker-1"))
         self.assertFalse((run.folder / "logs" / "worker-2.log").exists())
 
     def test_killed_script_of_a_node_is_replaced_with_the_others(self):
