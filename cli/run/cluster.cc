@@ -259,8 +259,8 @@ Cluster::News Cluster::Watch(const wire::GetStatusReply& status) {
     return entry.second.role == security::Role::kWorker && entry.second.due != absl::InfiniteFuture();
   });
   if (news.trouble.empty() && share_.whole && !somebody_comes && crew_.Watched(security::Role::kWorker) == 0) {
-    news.trouble = absl::StrCat("no worker is left", worker_death_.empty() ? "" : "; ", worker_death_);
-    news.maybe_done = worker_death_.empty();
+    news.trouble = absl::StrCat("no worker is left", worker_end_.empty() ? "" : "; ", worker_end_);
+    news.maybe_done = !worker_died_;
   }
   return news;
 }
@@ -512,8 +512,10 @@ void Cluster::WorkerEnded(const Crew::End& end, const wire::GetStatusReply& stat
                           absl::StrCat(end.how.Describe(), end.how.ok() ? ", without leaving the job first" : ""),
                           !end.how.ok()});
   NoteIncarnation(end.name, wire::MEMBER_ROLE_WORKER, status);
-  if (end.how.ok()) return;
-  worker_death_ = absl::StrCat(end.name, " died: ", WhyEnded(end));
+  worker_died_ = !end.how.ok();
+  worker_end_ = worker_died_ ? absl::StrCat(end.name, " died: ", WhyEnded(end))
+                             : absl::StrCat(end.name, " ended before the job was done");
+  if (!worker_died_) return;
   news.lines.push_back(end.Describe());
   if (worker_restarts_ >= job_.cluster().worker_restarts_max()) return;
   ++worker_restarts_;

@@ -179,7 +179,8 @@ class Cluster : public RunProcesses {
     bool announced = false;
   };
   std::vector<WorkerEnd> worker_ends_;
-  std::string worker_death_;  // name of the worker that died last, and how it ended; empty if none has died
+  std::string worker_end_;    // name of the worker that ended last, and how; empty if none has ended
+  bool worker_died_ = false;  // whether that worker died, so that its end cannot be that of the job
   SchedulerSilence silence_;
 };
 

@@ -265,6 +265,13 @@ class Launch(Launched):
         return self.launch(script, "--set", "training.epochs=1", "--set", "cluster.workers=1", "--set", "durability.mode=none",
                            arguments=[str(words)])
 
+    def test_scripts_that_leave_before_the_job_is_done(self):
+        script = self.folder / "early.py"
+        script.write_text(CLUMSY.split("    raise", maxsplit=1)[0])
+        run = self.launch(script, "--workers", "1", "--servers", "1")
+        self.assertEqual(run.wait(60), 1, run.diagnosis())
+        self.assertIn("failed: no worker is left; worker-1 ended before the job was done", run.stderr(), run.diagnosis())
+
     def test_script_that_exits_without_leaving_is_dead_at_once(self):
         script = self.folder / "silent.py"
         script.write_text(CLUMSY.replace("raise RuntimeError", "__import__('os')._exit(0)\n    raise RuntimeError"))
