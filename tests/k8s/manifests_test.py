@@ -227,6 +227,8 @@ REFUSED_VALUES = {
     "a part of a pod's workers": ({"job": {"cluster": {"workers": 3}, **grouped()["job"]}}, "a multiple of 2"),
     "groups and devices": (grouped(devices="cpu"), "each group says its own"),
     "groups of a script": ({**grouped(), "workers": {"command": ["python3"]}}, "a script has no groups"),
+    "several workers in the pod of a script": ({"job": {"worker": {"per_node": 4}}, "workers": SCRIPT["workers"]},
+                                               "job.worker.per_node: found 4; allowed is 1"),
     "resources of a group that there is not": ({"workers": {"groups": [{"resources": {}}]}}, "workers.groups: found 1"),
     "a scaler by processors of GPUs": ({"mode": "service", "autoscaling": {"enabled": True}, **grouped(groups=[["cuda:0"]])}, "on GPUs"),
     "a scaler below the groups": ({"mode": "service", "autoscaling": {"enabled": True},

@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+from unittest import mock
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "e2e"))
@@ -188,6 +189,30 @@ class PodTest(unittest.TestCase):
             self.assertEqual(ended.end(), code, ended.said())
         for wrong in (["--"], ["--listen=1"], []):
             self.assertEqual(self.member("script", "worker-0", *wrong).end(), 2)
+
+    def test_scripts_of_a_node_group_are_one_pod(self):
+        self.job(1)
+        path = self.folder / "job.yaml"
+        plain = path.read_text()
+        script = self.folder / "script.sh"
+        script.write_text("#!/bin/sh\n"
+                          "echo $SLACKLINE_WORKER $SLACKLINE_LOCAL_RANK of $SLACKLINE_LOCAL_WORLD_SIZE on $CUDA_VISIBLE_DEVICES,"
+                          "cores ${SLACKLINE_CORES-unbound} $SLACKLINE_SET in ${SLACKLINE_NODE_GROUP:+a group}\n")
+        script.chmod(0o755)
+        self.run_folder.mkdir(parents=True)
+        (self.run_folder / "summary.json").write_text('{\n  "state": "done",\n  "reason": "r",\n  "epochs_done": 1\n}\n')
+        options = ["--set=worker.threads=5", "--", str(script)]
+        model = "model: {kind: external}\n"
+        path.write_text(model + plain.replace("worker: {threads: 1}", "worker: {per_node: 2, node_group: true}"))
+        with mock.patch.dict(os.environ, {"CUDA_VISIBLE_DEVICES": "0,1", "CPUS": "1"}):
+            pod = self.member("script", "worker-0", *options)
+            self.assertEqual(pod.end(), 0, pod.said())
+        for rank in (0, 1):
+            self.assertIn(f"[{rank}] worker-0 {rank} of 2 on {rank},cores unbound worker.threads=2 in a group\n", pod.said())
+        path.write_text(model + plain.replace("worker: {threads: 1}", "worker: {per_node: 2}").replace("workers: 1", "workers: 2"))
+        alone = self.member("script", "worker-0", *options)
+        self.assertEqual(alone.end(), 2, alone.said())
+        self.assertIn("found worker.per_node: 2 without worker.node_group; allowed is 1, since a pod has one worker", alone.said())
 
     def test_members_of_a_run_that_failed_have_not_ended_well_and_it_goes_on_from_its_checkpoint(self):
         self.job(ENDLESS)

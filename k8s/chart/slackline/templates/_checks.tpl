@@ -29,6 +29,11 @@
 {{- if and $external (empty .Values.workers.command) -}}
 {{- fail "job.model.kind: found external; allowed is a model that is known here, or workers.command, a script that has its own" -}}
 {{- end -}}
+{{- $worker := .Values.job.worker | default dict -}}
+{{- $scripts := int (get $worker "per_node" | default 1) -}}
+{{- if and (gt $scripts 1) (not (get $worker "node_group")) -}}
+{{- fail (printf "job.worker.per_node: found %d; allowed is 1, since a pod has one worker: give each pod one GPU, or set job.worker.node_group" $scripts) -}}
+{{- end -}}
 {{- if $groups -}}
 {{- include "slackline.checkGroups" . -}}
 {{- else -}}
