@@ -21,6 +21,7 @@ constexpr Method kMethods[] = {
     {"slackline.wire.Scheduler.FindImages", {Role::kWorker}},
     {"slackline.wire.Scheduler.GetShardMap", {Role::kWorker, Role::kOperator}},
     {"slackline.wire.Scheduler.NextTask", {Role::kWorker}},
+    {"slackline.wire.Scheduler.LeaseParts", {Role::kWorker}},
     {"slackline.wire.Scheduler.ReportEvaluation", {Role::kWorker}},
     {"slackline.wire.Scheduler.GetStatus", Roles::All()},
     {"slackline.wire.Scheduler.StopJob", {Role::kOperator}},

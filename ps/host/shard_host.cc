@@ -34,6 +34,7 @@ absl::Status CheckTrailer(const wire::PushCommit& commit, size_t groups) {
   if (!std::isfinite(commit.loss())) {
     return absl::InvalidArgumentError(absl::StrCat("loss is ", commit.loss(), "; allowed is a finite number"));
   }
+  if (absl::Status parts = PartPositions::Check(commit.data()); !parts.ok()) return parts;
   return CheckLearningRates(commit.learning_rates(), groups);
 }
 
@@ -151,9 +152,11 @@ Peer* ShardHost::Find(const Sender& sender) const {
 
 absl::Status ShardHost::SetMembers(Epoch epoch, absl::Span<const MemberEntry> members) {
   Actions actions;
+  const PartPositions::Gone gone = part_positions_.Missing(engine_, members);
   absl::Status status = engine_.SetMembers(epoch, members, actions);
   Execute(actions);
   if (!status.ok()) return status;
+  part_positions_.Installed(epoch, gone);
   references_.SetMembers(members);
   std::erase_if(lost_, [&](const auto& gap) {
     return absl::c_none_of(members, [&](const MemberEntry& member) { return member.sender == gap.first; });
@@ -298,6 +301,8 @@ void ShardHost::Commit(const Caller& caller, const wire::PushChunk& chunk, Arriv
   }
   double part_norm = 0;
   if (stage) {
+    part_positions_.Pushed({caller.sender, arriving.sequence}, commit.data(),
+                           engine_.clock(caller.sender.worker).value_or(Clock64()));
     if (config_.engine.outlier_factor > 0) part_norm = PushNorm(arriving.staged.pieces(), config_.extent.trained);
     held_[{caller.sender, arriving.sequence}] =
         Held{std::move(arriving.staged), commit.gradient_norm(),

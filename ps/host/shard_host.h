@@ -23,6 +23,7 @@
 #include "ps/base/service_metrics.h"
 #include "ps/consistency/engine.h"
 #include "ps/host/followed_workers.h"
+#include "ps/host/part_positions.h"
 #include "ps/host/peer.h"
 #include "ps/host/pinned_versions.h"
 #include "ps/host/repeats.h"
@@ -134,6 +135,7 @@ class ShardHost {
 
   const ShardConfig& config() const { return config_; }
   const Engine& engine() const { return engine_; }
+  const PartPositions& part_positions() const { return part_positions_; }
   const Version& version() const { return version_; }
   // Returns a checksum of the weights as they are now. Requires: seeded().
   uint64_t Checksum() const;
@@ -259,7 +261,8 @@ class ShardHost {
   References references_;             // declared before held_, whose uses it counts
   std::map<const Peer*, Arriving> arriving_;
   Repeats repeats_;
-  std::map<PushRef, Held> held_;     // complete and checked pushes
+  std::map<PushRef, Held> held_;  // complete and checked pushes
+  PartPositions part_positions_;
   std::optional<WorkerId> pushing_;  // worker whose push led to the engine's actions
   std::vector<Blocked> blocked_;
   PinnedVersions pinned_;

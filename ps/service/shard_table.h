@@ -187,6 +187,8 @@ class ShardTable {
   absl::Status CheckInstall(const wire::InstallShardsRequest& request) const;
   // Makes room in the staging budget for `workers` workers: more may come than the job has asked for.
   void MakeRoomFor(uint64_t workers);
+  // Adds the workers that the shards have fenced, with positions that hold for all of them.
+  void AddFenced(wire::SetMembersReply& reply) const;
   // Checks that the frame is for this job and this shard map.
   absl::Status CheckFrame(const wire::WorkerFrame& frame) const;
   // `valid`: result of CheckFrame().

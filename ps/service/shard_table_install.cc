@@ -1,5 +1,6 @@
 // ShardTable: takes shards and the set of live workers from the scheduler.
 #include <algorithm>
+#include <map>
 #include <set>
 #include <utility>
 
@@ -140,6 +141,38 @@ void ShardTable::MakeRoomFor(uint64_t workers) {
                ": training may stop until some workers leave; raise the limit");
 }
 
+void ShardTable::AddFenced(wire::SetMembersReply& reply) const {
+  struct Known {
+    uint32_t shards = 0;
+    // Smallest position of each lease, and the number of shards that know one.
+    std::map<uint64_t, std::pair<uint64_t, uint32_t>> positions = {};
+  };
+  std::map<Sender, Known> workers;
+  for (const auto& [id, host] : hosts_) {
+    for (const auto& [sender, positions] : host->part_positions().Fenced()) {
+      Known& known = workers[sender];
+      ++known.shards;
+      for (const wire::PartPosition& position : positions) {
+        auto& [records, shards] = known.positions.try_emplace(position.lease(), position.records(), 0).first->second;
+        records = std::min(records, position.records());
+        ++shards;
+      }
+    }
+  }
+  for (const auto& [sender, known] : workers) {
+    wire::FencedWorker& worker = *reply.add_fenced();
+    worker.set_worker(sender.worker.value());
+    worker.set_incarnation(sender.incarnation.value());
+    worker.set_shards(known.shards);
+    for (const auto& [lease, position] : known.positions) {
+      if (position.second != known.shards) continue;
+      wire::PartPosition& part = *worker.add_parts();
+      part.set_lease(lease);
+      part.set_records(position.first);
+    }
+  }
+}
+
 absl::StatusOr<wire::SetMembersReply> ShardTable::SetMembers(const wire::SetMembersRequest& request) {
   if (installed_.empty() || feed_ != nullptr) {
     return absl::UnavailableError("members before shards: install the shards first");
@@ -169,6 +202,7 @@ absl::StatusOr<wire::SetMembersReply> ShardTable::SetMembers(const wire::SetMemb
     if (request.has_staleness_bound()) host->SetStalenessBound(request.staleness_bound());
     reply.set_clock_min_largest(std::max(reply.clock_min_largest(), host->engine().clock_min().value()));
   }
+  AddFenced(reply);
   EndWhere([&](const Caller& caller) { return !caller.reader && !senders.contains(caller.sender); },
            absl::FailedPreconditionError(
                absl::StrCat("the worker is not in the set of members any more (epoch ", request.epoch(), ")")));

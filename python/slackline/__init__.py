@@ -34,7 +34,9 @@ from ._errors import (
     UnimplementedError,
 )
 from ._optimizer import Optimizer
-from ._worker import Sampler, Worker, connect
+from ._sampler import Sampler
+from ._stream import Stream
+from ._worker import Worker, connect
 
 __all__ = [
     "AbortedError",
@@ -53,6 +55,7 @@ __all__ = [
     "PermissionDeniedError",
     "ResourceExhaustedError",
     "Sampler",
+    "Stream",
     "UnauthenticatedError",
     "UnavailableError",
     "UnimplementedError",

@@ -18,6 +18,8 @@ from ._ending import describe, heed_sigterm, leave_at_exit
 from ._errors import FailedPreconditionError
 from ._figures import checked, measured
 from ._launched import Launched
+from ._sampler import Sampler
+from ._stream import Places, Stream, loop_over
 
 if TYPE_CHECKING:
     from ._node_job import NodeJob
@@ -119,6 +121,8 @@ class Worker:
         self._pid = os.getpid()
         self._optimizer: Optional[Optimizer] = None
         self._sampler: Optional[Sampler] = None
+        self._stream: Optional[Stream[Any]] = None
+        self._places = Places()
         self._evaluate: Optional[Evaluate] = None
         self._test_samples = 0
         self._left = False
@@ -223,11 +227,46 @@ class Worker:
         """
         if samples < 1:
             raise ValueError(f"found a data set of {samples} samples; allowed is 1 and more")
+        if self._stream is not None:
+            raise FailedPreconditionError("this worker has a stream(): it cannot have a sampler(), too")
         if self._sampler is not None and len(self._sampler) != samples:
             raise ValueError(f"found a data set of {samples} samples; the job's has {len(self._sampler)}")
         if self._sampler is None:
             self._sampler = Sampler(self, samples)
         return self._sampler
+
+    def stream(
+        self, parts: Sequence[Any], read: Callable[..., Iterable[Item]], *, samples: int, passes: Optional[int] = None,
+        seeks: bool = False,
+    ) -> Stream[Item]:  # fmt: skip
+        """Makes the data set of a DataLoader out of parts whose numbers of records nobody knows, such as files.
+
+        The scheduler leases the parts, one to each process of each worker's DataLoader, in their order. If a worker dies or
+        leaves, another one goes on with its part behind the last record whose gradient every server has answered.
+
+        Args:
+            parts: What `read` takes, such as names of files. All workers and a resumed run need the same list, by `repr`.
+            read: Called with a part. Returns or yields its records, each time the same in the same order.
+            samples: Number of records in an epoch, equal in all workers. An estimate will do: epochs, schedules, evaluations and
+                progress go by it, and the job ends after training.epochs times as many.
+            passes: Number of times that each part is read, after which the job ends. Default: as often as the epochs need.
+            seeks: `read` is called with a part and a position, and gives the records from there on, counted from 0. Otherwise a
+                worker that goes on with a part reads and drops the records before the position.
+
+        Raises:
+            TypeError: `parts` is not a sequence.
+            ValueError: There are no parts or too many, or `samples` or `passes` is below 1.
+            FailedPreconditionError: The worker has a sampler or a stream already, or is a node group.
+        """
+        stream = Stream(parts, read, samples, passes, seeks)
+        if self._sampler is not None or self._stream is not None:
+            has = "sampler()" if self._stream is None else "stream()"
+            raise FailedPreconditionError(f"this worker has a {has} already; allowed is one for its training data")
+        if self._node is not None:
+            raise FailedPreconditionError("a node group has no streams: start the scripts without --node-group")
+        self._job.set_stream(len(parts), stream.fingerprint(), passes or 0)
+        self._stream = stream
+        return stream
 
     def batches(self, loader: Iterable[Item], *, progress: bool = False) -> Iterator[Item]:
         """Iterates over a DataLoader, pass after pass, until the job is over.
@@ -236,7 +275,7 @@ class Worker:
         and miscounts samples if DataLoader's own processes draw ahead.
 
         Args:
-            loader: DataLoader over sampler(), with drop_last=False.
+            loader: DataLoader over sampler() or stream(), with drop_last=False.
             progress: Draw a bar of this worker's samples, with epoch, loss and staleness. Needs tqdm.
 
         Yields:
@@ -244,10 +283,15 @@ class Worker:
 
         Raises:
             FailedPreconditionError: The worker has no optimizer, a pass gives no batch, or the job ended before the worker joined.
+            TypeError: The loader is over an IterableDataset that stream() has not made.
+            ValueError: A loader over a stream() has a setting that loses records.
             Error: The exchange failed.
         """
         if progress:
             yield from self._with_bar(loader)
+            return
+        if isinstance(loader, torch.utils.data.DataLoader) and isinstance(loader.dataset, torch.utils.data.IterableDataset):
+            yield from loop_over(loader, self, self._stream)
             return
         while not self.done:
             before = (self._taken, self._job.view()[1])
@@ -471,6 +515,7 @@ class Worker:
         if self.done:
             return
         count = self._given - self._taken if samples is None else int(samples)
+        self._places.take(count)
         self._taken += count
         self._stepped += count
         self._note_place()
@@ -487,6 +532,8 @@ class Worker:
         self._check_step(count)
         seconds = time.monotonic() - self._since
         try:
+            if self._stream is not None:
+                self._job.set_parts(self._places.take(count))
             if self._values_news:
                 self._job.set_values(self._values)
                 self._values_news = False
@@ -505,7 +552,8 @@ class Worker:
     def _check_step(self, count: int) -> None:
         if count < 1:
             raise FailedPreconditionError(
-                f"a step needs samples, and {count} were drawn from worker.sampler() since the last one"
+                f"a step needs samples, and {count} were drawn from worker.{'stream' if self._stream else 'sampler'}() since "
+                "the last one"
             )
         if self._loss is not None and not math.isfinite(self._loss):
             raise FailedPreconditionError(f"found loss={self._loss} in a report; allowed is a finite number. Nothing was pushed")
@@ -513,10 +561,11 @@ class Worker:
     # --- what the sampler calls ---
 
     def _open(self) -> None:
-        if self._optimizer is None or self._sampler is None:
+        data = self._sampler or self._stream
+        if self._optimizer is None or data is None:
             missing = "slackline.Optimizer(model, worker)" if self._optimizer is None else "worker.sampler(len(data))"
             raise FailedPreconditionError(f"a worker joins with a model and data: make a {missing} first")
-        self._job.open(self._optimizer.tensors, len(self._sampler), self._test_samples, self._optimizer._gather())
+        self._job.open(self._optimizer.tensors, data.samples, self._test_samples, self._optimizer._gather())
         self._optimizer._bind(self._job.push_buffers())
 
     def _next_range(self) -> bool:
@@ -538,7 +587,9 @@ class Worker:
             self._stepped = 0
             self._range_in_order = task[0] == "range"
             if task[0] == "range":
-                _, self._epoch, _, self._samples, self._begin = task
+                _, self._epoch, _, samples, self._begin = task
+                # The records of a stream are in its parts: the range is only their number.
+                self._samples = range(samples) if isinstance(samples, int) else samples
                 self._note_place()
                 return True
             if task[0] == "end":
@@ -563,38 +614,3 @@ class Worker:
         loss, accuracy, values = measured(result)
         count = self._test_samples if result is not None else 0
         self._job.evaluated(count, loss, accuracy, values, time.monotonic() - began)
-
-
-class Sampler(torch.utils.data.Sampler[int]):
-    """Indices of the samples that this worker trains, made by Worker.sampler().
-
-    len() is the size of the data set: the samples of an epoch, over all workers. An iteration follows the ranges that the
-    scheduler hands out, epoch after epoch. Job seed and epoch fix the order of an epoch.
-
-    An iteration ends when the job is over. It also ends at the end of a range if drawn samples were in no step yet: then
-    iterate again. Worker.batches() does so.
-    """
-
-    def __init__(self, worker: Worker, samples: int) -> None:
-        self._worker = worker
-        self._count = samples
-
-    def __len__(self) -> int:
-        return self._count
-
-    def __iter__(self) -> Iterator[int]:
-        worker = self._worker
-        # What an earlier iteration has drawn, and nobody has stepped on, is drawn again.
-        worker._drawn = worker._taken
-        while not worker.done:
-            if worker._stepped >= len(worker._samples) and not worker._next_range():
-                return
-            samples = worker._samples
-            for count, index in enumerate(samples[worker._stepped :]):
-                # Somebody may stop the job while it is drawn from; asking at each sample would be felt.
-                if worker._samples is not samples or worker._over or (count % 32 == 0 and worker.done):
-                    return
-                worker._drawn += 1
-                yield index
-            if worker._samples is not samples or worker._stepped < len(samples):
-                return

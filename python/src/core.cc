@@ -126,12 +126,38 @@ class Job {
           {.name = std::get<0>(tensor).utf8, .shape = std::get<1>(tensor), .trained = std::get<2>(tensor)});
     }
     model.train_samples = train_samples;
+    model.stream = stream_;
     model.test_samples = test_samples;
     for (const Vector& part : parameters) model.parameters.push_back(absl::MakeSpan(part.data(), part.size()));
     Check(job_->Open(model));
     parameters_ = parameters;
     leaves_early_ = job_->worker().leaves_early();
     open_ = true;
+  }
+
+  // Says before Open() that the samples come from a stream.
+  void SetStream(uint32_t parts, uint64_t fingerprint, uint32_t passes) {
+    stream_ = worker::StreamFacts{.parts = parts, .fingerprint = fingerprint, .passes = passes};
+  }
+
+  // Lease, part, pass and position of each part that the worker holds. `ended`: leases and numbers of records.
+  std::vector<std::tuple<uint64_t, uint32_t, uint32_t, uint64_t>> LeaseParts(
+      uint32_t wanted, const std::vector<std::tuple<uint64_t, uint64_t>>& ended) {
+    if (leaving_) return {};
+    std::vector<worker::PartPosition> ends;
+    for (const auto& [lease, records] : ended) ends.push_back({.lease = lease, .records = records, .ended = true});
+    const auto leased = Wait("the lease of a part", [&] { return worker().LeaseParts(wanted, ends); });
+    if (leaving_ && MayBeLeft(leased.status())) return {};
+    Check(leased.status());
+    std::vector<std::tuple<uint64_t, uint32_t, uint32_t, uint64_t>> leases;
+    for (const worker::PartLease& one : *leased) leases.emplace_back(one.lease, one.part, one.pass, one.records);
+    return leases;
+  }
+
+  // Sets the positions of the next step.
+  void SetParts(const std::vector<std::tuple<uint64_t, uint64_t>>& positions) {
+    part_positions_.clear();
+    for (const auto& [lease, records] : positions) part_positions_.push_back({.lease = lease, .records = records});
   }
 
   nb::object Next(bool range_done) {
@@ -142,7 +168,9 @@ class Job {
     Check(task.status());
     if (const auto* range = std::get_if<worker::EmbeddedRange>(&*task)) {
       const worker::RangeWork& work = range->work;
-      return nb::make_tuple("range", work.epoch, work.batch_size, nb::cast(range->samples), work.begin);
+      // The records of a stream are in its parts: the range is only their number.
+      return nb::make_tuple("range", work.epoch, work.batch_size,
+                            stream_ ? nb::object(nb::int_(work.end - work.begin)) : nb::cast(range->samples), work.begin);
     }
     if (const auto* evaluation = std::get_if<worker::EvaluationWork>(&*task)) {
       evaluation_ = *evaluation;
@@ -166,6 +194,7 @@ class Job {
                             .correct = correct,
                             .gradient_norm = gradient_norm,
                             .learning_rates = learning_rates,
+                            .parts = part_positions_,
                             .compute = absl::Seconds(compute_seconds),
                             .data_wait = absl::ZeroDuration()});
     });
@@ -294,6 +323,8 @@ class Job {
   std::unique_ptr<CallThread> caller_;
   std::vector<Vector> parameters_;
   worker::EvaluationWork evaluation_;
+  std::optional<worker::StreamFacts> stream_;
+  std::vector<worker::PartPosition> part_positions_;  // of the next step
   bool open_ = false;
   bool leaves_early_ = false;
   // Why the worker leaves, or has left.
@@ -367,6 +398,9 @@ NB_MODULE(_core, module) {
              return buffers;
            })
       .def("parts", &Job::Parts)
+      .def("set_stream", &Job::SetStream, nb::arg("parts"), nb::arg("fingerprint"), nb::arg("passes"))
+      .def("lease_parts", &Job::LeaseParts, nb::arg("wanted"), nb::arg("ended"))
+      .def("set_parts", &Job::SetParts, nb::arg("positions"))
       .def("next", &Job::Next, nb::arg("range_done"))
       .def_prop_ro("leaves_early", &Job::leaves_early)
       .def("ready", &Job::Ready, nb::arg("from_element"))

@@ -46,6 +46,11 @@ absl::StatusOr<wire::NextTaskReply> Controller::NextTask(const wire::NextTaskReq
   return members_.NextTask(request);
 }
 
+absl::StatusOr<wire::LeasePartsReply> Controller::LeaseParts(const wire::LeasePartsRequest& request) {
+  absl::MutexLock lock(&mutex_);
+  return members_.LeaseParts(request);
+}
+
 absl::Status Controller::ReportEvaluation(const wire::EvaluationReport& request) {
   absl::MutexLock lock(&mutex_);
   return members_.ReportEvaluation(request);

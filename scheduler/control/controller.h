@@ -60,6 +60,7 @@ class Controller : public ServerObserver {
   absl::StatusOr<wire::HeartbeatReply> Heartbeat(const wire::HeartbeatRequest& request);
   absl::StatusOr<wire::GetShardMapReply> GetShardMap(const wire::GetShardMapRequest& request);
   absl::StatusOr<wire::NextTaskReply> NextTask(const wire::NextTaskRequest& request);
+  absl::StatusOr<wire::LeasePartsReply> LeaseParts(const wire::LeasePartsRequest& request);
   absl::Status ReportEvaluation(const wire::EvaluationReport& request);
   absl::Status ReportExit(const wire::ReportExitRequest& request);
   absl::StatusOr<wire::FindImagesReply> FindImages(const wire::FindImagesRequest& request);

@@ -68,7 +68,8 @@ void JobCourse::Act(const WorkerLiveAction& action) {
 
 void JobCourse::Act(const WorkerFencedAction& action) {
   const Holder holder = {action.worker, action.incarnation};
-  const uint64_t samples = job_.tasks ? job_.tasks->Fenced(holder) : 0;
+  const uint64_t samples =
+      job_.tasks ? job_.tasks->Fenced(holder, static_cast<uint32_t>(job_.shards.places().size())) : 0;
   if (samples == 0 || job_.phase.Ended()) return;
   job_.events.Add(
       absl::StrCat("the ", Counted(samples, "sample"), " that ", job_.NameOf(action.worker), " held go to others"));
@@ -230,6 +231,9 @@ void JobCourse::Installed(ServerRef server, const wire::InstallShardsReply& repl
 void JobCourse::MembersInstalled(ServerRef server, const wire::SetMembersReply& reply) {
   // A reply for the shards that the server had before does not count: it must take the set with its present ones.
   if (reply.generation() != 0 && Generation(reply.generation()) != job_.shards.GenerationOf(server.server)) return;
+  if (job_.tasks) {
+    for (const wire::FencedWorker& worker : reply.fenced()) job_.tasks->FencedParts(server.server, worker);
+  }
   MembershipActions actions;
   job_.membership.MembersInstalled(server.server, server.incarnation, Epoch(reply.epoch()),
                                    Clock64(reply.clock_min_largest()), actions);

@@ -201,12 +201,26 @@ bool AllServersGone(const RunningJob& job) {
   return job.Spares().empty();
 }
 
+// Returns true until the servers have said how far the workers have read their parts of a stream: the last checkpoint
+// is to know. Workers that were told to leave do not report it themselves. Requires: all workers are gone.
+bool AwaitsPositions(RunningJob& job, JobCourse& course) {
+  if (!job.tasks || !job.tasks->ReadsStream()) return false;
+  MembershipActions actions;
+  for (const Holder& holder : job.tasks->Holders()) {
+    job.membership.Leave(holder.worker, holder.incarnation, job.phase.reason, actions);
+    course.WorkerGone(holder);
+  }
+  course.Apply(actions);
+  return job.membership.Fences();
+}
+
 // Continues to dismiss the members after the end.
-void DismissMembers(RunningJob& job, absl::Time now) {
+void DismissMembers(RunningJob& job, JobCourse& course, absl::Time now) {
   if (!job.Parting(now)) return;
   if (job.phase.stopping == absl::InfiniteFuture()) {
     WatchCheckpoints(job, now);
-    if (!AllWorkersGone(job, now) && now - job.phase.ended <= job.config.timeouts.worker_dead()) return;
+    const bool awaited = !AllWorkersGone(job, now) || AwaitsPositions(job, course);
+    if (awaited && now - job.phase.ended <= job.config.timeouts.worker_dead()) return;
     if (AwaitsLastCheckpoint(job, now)) return;
     job.phase.stopping = now;
     wire::StopRequest request;
@@ -237,7 +251,7 @@ void TickJob(RunningJob& job, JobCourse& course) {
   job.membership.Tick(now, actions);
   course.Apply(actions);
   ForgetDeparted(job);
-  if (job.phase.Ended()) return DismissMembers(job, now);
+  if (job.phase.Ended()) return DismissMembers(job, course, now);
   if (job.phase.state == wire::JOB_STARTING) {
     if (now - job.phase.created <= job.config.timeouts.startup) return;
     return course.End(wire::JOB_FAILED, absl::StrCat("the job could not start within ",

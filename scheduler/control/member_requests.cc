@@ -39,8 +39,10 @@ WorkerOrigin OriginOf(const wire::RegisterWorkerRequest& request) {
 
 bool IsThere(WorkerState state) { return state != WorkerState::kLeft && state != WorkerState::kDead; }
 
-std::string WhyComplete(const DataRanges& ranges, uint32_t epochs) {
+std::string WhyComplete(const Tasks& tasks, uint32_t epochs) {
+  const DataRanges& ranges = tasks.ranges();
   if (!ranges.cut_short()) return "training is complete";
+  if (tasks.StreamEnded()) return "training is complete: the stream is read to its end";
   return absl::StrCat("training has ended early, after ", ranges.epochs_done(), " of ", Counted(epochs, "epoch"));
 }
 
@@ -302,6 +304,7 @@ absl::StatusOr<wire::HeartbeatReply> MemberRequests::WorkerHeartbeat(const wire:
   wire::HeartbeatReply reply;
   reply.set_generation(job_.moves.PublicGeneration());
   if (request.leaving()) {
+    if (job_.tasks) job_.tasks->ReachedParts(holder, request.reached());
     if (request.range() != 0 && job_.tasks) {
       const absl::Status left = job_.tasks->LeaveRange(holder, RangeId(request.range()), request.range_done_to());
       if (!left.ok()) return left;
@@ -343,6 +346,7 @@ absl::StatusOr<wire::NextTaskReply> MemberRequests::NextTask(const wire::NextTas
     return absl::UnavailableError(
         absl::StrCat(Called("worker", worker.name), " is still joining: a heartbeat says when it is live"));
   }
+  job_.tasks->ReachedParts(holder, request.reached());
   if (request.range_done() != 0) {
     const absl::Status finished = job_.tasks->FinishRange(holder, RangeId(request.range_done()));
     if (!finished.ok()) return finished;
@@ -359,6 +363,24 @@ absl::StatusOr<wire::NextTaskReply> MemberRequests::NextTask(const wire::NextTas
         absl::StrCat(Called("worker", worker.name), " is on standby and there is work: register again"));
   }
   return Hand(holder, work, now);
+}
+
+absl::StatusOr<wire::LeasePartsReply> MemberRequests::LeaseParts(const wire::LeasePartsRequest& request) {
+  if (absl::Status job = CheckJob(job_.config, request.job()); !job.ok()) return job;
+  const Holder holder = {WorkerId(request.worker()), Incarnation(request.incarnation())};
+  if (absl::Status alive = job_.membership.HeartbeatWorker(holder.worker, holder.incarnation, job_.time.Now());
+      !alive.ok()) {
+    return alive;
+  }
+  wire::LeasePartsReply reply;
+  if (!job_.tasks || job_.phase.Ended()) return reply;
+  if (job_.membership.workers().at(holder.worker).state != WorkerState::kLive) {
+    return absl::FailedPreconditionError(absl::StrCat(job_.NameOf(holder.worker), " is not live: register again"));
+  }
+  absl::StatusOr<std::vector<wire::PartLease>> leases = job_.tasks->LeaseParts(holder, request);
+  if (!leases.ok()) return leases.status();
+  reply.mutable_leases()->Assign(leases->begin(), leases->end());
+  return reply;
 }
 
 wire::NextTaskReply MemberRequests::Hand(const Holder& holder, const Work& work, absl::Time now) {
@@ -440,7 +462,7 @@ absl::Status MemberRequests::ReportEvaluation(const wire::EvaluationReport& requ
   }
   AddReport(job_, now);
   if (job_.tasks->Complete())
-    course_.End(wire::JOB_DONE, WhyComplete(job_.tasks->ranges(), job_.config.job.training().epochs()));
+    course_.End(wire::JOB_DONE, WhyComplete(*job_.tasks, job_.config.job.training().epochs()));
   return absl::OkStatus();
 }
 

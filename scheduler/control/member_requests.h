@@ -32,6 +32,7 @@ class MemberRequests {
   absl::StatusOr<wire::HeartbeatReply> Heartbeat(const wire::HeartbeatRequest& request);
   absl::StatusOr<wire::GetShardMapReply> GetShardMap(const wire::GetShardMapRequest& request) const;
   absl::StatusOr<wire::NextTaskReply> NextTask(const wire::NextTaskRequest& request);
+  absl::StatusOr<wire::LeasePartsReply> LeaseParts(const wire::LeasePartsRequest& request);
   absl::Status ReportEvaluation(const wire::EvaluationReport& request);
   absl::Status ReportExit(const wire::ReportExitRequest& request);
 

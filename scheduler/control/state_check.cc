@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "scheduler/members/membership.h"
+#include "scheduler/work/stream_parts.h"
 
 namespace slackline::scheduler {
 namespace {
@@ -191,6 +192,21 @@ absl::Status CheckEvaluation(const state::Evaluation& evaluation, uint32_t epoch
   return Broken(absl::StrCat("an evaluation of epoch ", evaluation.epoch(), " of ", epochs));
 }
 
+// Every part at most once, in a pass that has begun.
+absl::Status CheckStream(const state::Stream& stream) {
+  if (absl::Status good = StreamParts::Check(stream.stream()); !good.ok()) return Broken(good.message());
+  std::set<std::pair<uint32_t, uint32_t>> parts;
+  std::set<uint64_t> leases;
+  for (const state::StreamPart& open : stream.open()) {
+    const bool known = open.pass() < stream.next_pass() && open.part() < stream.stream().parts();
+    const bool lent = !open.has_holder() || (open.lease() <= stream.last_lease() && leases.insert(open.lease()).second);
+    if (known && lent && parts.emplace(open.pass(), open.part()).second) continue;
+    return Broken(absl::StrCat("part ", open.part(), " of pass ", open.pass(), " with lease ", open.lease()));
+  }
+  if (stream.last_lease() <= kNumberMax) return absl::OkStatus();
+  return Broken(absl::StrCat(stream.last_lease(), " leases of parts"));
+}
+
 absl::Status CheckTasks(const state::Tasks& tasks, uint64_t samples, uint32_t epochs) {
   const state::Ranges& ranges = tasks.ranges();
   if (ranges.epochs_done() > ranges.next_epoch() || ranges.next_epoch() > epochs || ranges.last_id() > kNumberMax) {
@@ -198,6 +214,9 @@ absl::Status CheckTasks(const state::Tasks& tasks, uint64_t samples, uint32_t ep
                                ", ", ranges.last_id(), " ranges"));
   }
   if (absl::Status status = EpochsCheck(ranges, samples).Check(); !status.ok()) return status;
+  if (tasks.has_stream()) {
+    if (absl::Status status = CheckStream(tasks.stream()); !status.ok()) return status;
+  }
   if (absl::Status status = CheckEvaluation(tasks.due(), epochs); !status.ok()) return status;
   for (const state::Evaluation& evaluation : tasks.assigned()) {
     if (absl::Status status = CheckEvaluation(evaluation, epochs); !status.ok()) return status;

@@ -185,6 +185,9 @@ class Membership {
   // numbers are never given again, and CountIn() still counts them. A worker that is not fenced yet is remembered.
   std::vector<WorkerId> ForgetDeparted();
 
+  // True if workers that are out of the set are not fenced yet.
+  bool Fences() const { return !unfenced_.empty(); }
+
   // Excuses the worker's silence up to `until`: it does not count as death. A time in the past takes the excuse back.
   void Excuse(WorkerId worker, Incarnation incarnation, absl::Time until);
 

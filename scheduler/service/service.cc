@@ -83,6 +83,12 @@ grpc::Status SchedulerService::NextTask(grpc::ServerContext* context, const wire
   return Answer(controller_.NextTask(*request), reply);
 }
 
+grpc::Status SchedulerService::LeaseParts(grpc::ServerContext* context, const wire::LeasePartsRequest* request,
+                                          wire::LeasePartsReply* reply) {
+  if (const auto caller = Admit(*context, "LeaseParts"); !caller.ok()) return rpc::ToGrpc(caller.status());
+  return Answer(controller_.LeaseParts(*request), reply);
+}
+
 grpc::Status SchedulerService::ReportEvaluation(grpc::ServerContext* context, const wire::EvaluationReport* request,
                                                 wire::EvaluationReply*) {
   if (const auto caller = Admit(*context, "ReportEvaluation"); !caller.ok()) return rpc::ToGrpc(caller.status());

@@ -33,6 +33,7 @@ class SchedulerService final : public wire::Scheduler::Service {
   grpc::Status FindImages(grpc::ServerContext*, const wire::FindImagesRequest*, wire::FindImagesReply*) override;
   grpc::Status GetShardMap(grpc::ServerContext*, const wire::GetShardMapRequest*, wire::GetShardMapReply*) override;
   grpc::Status NextTask(grpc::ServerContext*, const wire::NextTaskRequest*, wire::NextTaskReply*) override;
+  grpc::Status LeaseParts(grpc::ServerContext*, const wire::LeasePartsRequest*, wire::LeasePartsReply*) override;
   grpc::Status ReportEvaluation(grpc::ServerContext*, const wire::EvaluationReport*, wire::EvaluationReply*) override;
   grpc::Status GetStatus(grpc::ServerContext*, const wire::GetStatusRequest*, wire::GetStatusReply*) override;
   grpc::Status StopJob(grpc::ServerContext*, const wire::StopJobRequest*, wire::StopJobReply*) override;

@@ -10,9 +10,11 @@ namespace slackline::scheduler {
 Work Tasks::Next(const Asker& asker) {
   if (complete_) return LeaveWork{};
   if (auto own = assigned_.find(asker.holder); own != assigned_.end()) return own->second;
+  if (StreamEnded() && !ranges_.cut_short()) EndEarly();
   if (ranges_.Finished()) return Final(asker);
+  const bool has_part = !stream_ || stream_->HasFree();
   if (!asker.live) {
-    if (ranges_.HasFree()) return RegisterAgainWork{};
+    if (ranges_.HasFree() && has_part) return RegisterAgainWork{};
     return StandbyWork{};
   }
   // An evaluation uses the weights of now: it cannot wait until the ranges are gone.
@@ -22,6 +24,7 @@ Work Tasks::Next(const Asker& asker) {
     assigned_[asker.holder] = work;
     return work;
   }
+  if (!has_part && !stream_->Holds(asker.holder)) return StandbyWork{};
   DataRanges::Pace pace = asker.pace;
   pace.samples_left = LeftToMark();
   if (std::optional<DataRange> range = ranges_.Lease(asker.holder, pace)) return *range;
@@ -53,6 +56,28 @@ absl::Status Tasks::LeaveRange(const Holder& holder, RangeId range, uint64_t don
   const absl::StatusOr<uint32_t> done = ranges_.DoneTo(holder, range, done_to);
   Reached(standing_);
   return done.status();
+}
+
+absl::StatusOr<std::vector<wire::PartLease>> Tasks::LeaseParts(const Holder& holder,
+                                                               const wire::LeasePartsRequest& request) {
+  const absl::Status good = stream_ ? stream_->CheckSame(request.stream()) : StreamParts::Check(request.stream());
+  if (!good.ok()) return good;
+  if (!stream_) stream_.emplace(request.stream());
+  stream_->Reached(holder, request.reached());
+  return stream_->Lease(holder, request.wanted());
+}
+
+void Tasks::ReachedParts(const Holder& holder, const StreamParts::Positions& positions) {
+  if (stream_) stream_->Reached(holder, positions);
+}
+
+void Tasks::FencedParts(ServerId server, const wire::FencedWorker& worker) {
+  if (stream_) stream_->Fenced(server, worker);
+}
+
+uint64_t Tasks::Fenced(const Holder& holder, uint32_t shards) {
+  if (stream_) stream_->Release(holder, shards);
+  return ranges_.Release(holder);
 }
 
 uint64_t Tasks::EvaluateEvery() const {
@@ -138,6 +163,7 @@ void Tasks::Save(state::Tasks& state) const {
   for (const auto& [holder, work] : reported_) *state.add_reported() = ToState(holder, work);
   state.set_complete(complete_);
   state.set_reached(reached_);
+  if (stream_) stream_->Save(*state.mutable_stream());
 }
 
 void Tasks::Restore(const state::Tasks& state) {
@@ -147,6 +173,7 @@ void Tasks::Restore(const state::Tasks& state) {
   for (const state::Evaluation& one : state.reported()) reported_[FromState(one.holder())] = WorkOf(one);
   complete_ = state.complete();
   reached_ = state.reached();
+  if (state.has_stream()) stream_.emplace(state.stream().stream()).Restore(state.stream());
   // An earlier version has not said it; nothing that its ranges have reached is due anew.
   if (config_.evaluate_every_samples == 0) reached_ = std::max(reached_, ranges_.samples_done());
 }
@@ -166,6 +193,9 @@ void Tasks::GoOnFrom(const state::Tasks& state) {
 std::vector<Holder> Tasks::Holders() const {
   std::vector<Holder> holders = ranges_.Holders();
   for (const auto& [holder, work] : assigned_) holders.push_back(holder);
+  if (stream_) {
+    for (const Holder& holder : stream_->Holders()) holders.push_back(holder);
+  }
   return holders;
 }
 

@@ -6,6 +6,9 @@
 // work, another one does that work. Evaluations wait for a fast worker, since the others may have to wait for the
 // worker that evaluates.
 //
+// A job with a stream has ranges too, which count its samples. A worker gets a range only if it has, or can get, a part
+// of the stream to read.
+//
 // Thread-safety: none.
 #pragma once
 
@@ -18,6 +21,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "scheduler/work/data_ranges.h"
+#include "scheduler/work/stream_parts.h"
 
 namespace slackline::scheduler {
 
@@ -81,6 +85,13 @@ class Tasks {
   // Notes a range that the worker leaves, as DataRanges::DoneTo() does.
   absl::Status LeaveRange(const Holder& holder, RangeId range, uint64_t done_to);
 
+  // Leases parts of a stream, as StreamParts::Lease() does, after noting the positions. The first stream is the job's.
+  //   kInvalidArgument  as StreamParts::Check() and CheckSame()
+  absl::StatusOr<std::vector<wire::PartLease>> LeaseParts(const Holder& holder, const wire::LeasePartsRequest& request);
+  // Note positions in parts, as StreamParts does. Without a stream they change nothing.
+  void ReachedParts(const Holder& holder, const StreamParts::Positions& positions);
+  void FencedParts(ServerId server, const wire::FencedWorker& worker);
+
   // Notes that the result has arrived. Repeating it changes nothing.
   // Returns false for a repetition.
   //   kFailedPrecondition  this evaluation is not this worker's to make
@@ -89,8 +100,9 @@ class Tasks {
   // Notes that the worker is dead or has left: another one may evaluate in its place. Its range stays leased until
   // Fenced().
   void Gone(const Holder& holder);
-  // Notes that nothing of this life can arrive any more. Returns the number of samples that are given out again.
-  uint64_t Fenced(const Holder& holder) { return ranges_.Release(holder); }
+  // Notes that nothing of this life can arrive any more. `shards`: number of the job's shards. Returns the number of
+  // samples that are given out again.
+  uint64_t Fenced(const Holder& holder, uint32_t shards = 0);
 
   // Ends training once what is given out is done: the final evaluation follows.
   void EndEarly();
@@ -110,6 +122,9 @@ class Tasks {
   bool Busy(const Holder& holder) const;
   // True once the final evaluation is made.
   bool Complete() const { return complete_; }
+  bool ReadsStream() const { return stream_.has_value(); }
+  // True if the job's stream is read to its end, as often as the script wants.
+  bool StreamEnded() const { return stream_ && stream_->Finished(); }
   const DataRanges& ranges() const { return ranges_; }
 
  private:
@@ -123,6 +138,7 @@ class Tasks {
 
   const Config config_;
   DataRanges ranges_;
+  std::optional<StreamParts> stream_;
   // Evaluation that nobody has taken; a later one replaces it, since the weights have moved on.
   std::optional<EvaluationWork> due_;
   // Latest standing given to Reached().

@@ -25,6 +25,7 @@ class EmbeddedTest : public testing::Test {
     options.window = static_cast<uint32_t>(push.size());
     options.tensors = {{.name = "weight", .shape = {2}}};
     options.train_samples = 10;
+    options.stream = stream_;
     options.batch_size = 4;
     worker_ = std::make_unique<EmbeddedWorker>(
         options, EmbeddedWorker::Parts{.time = time_,
@@ -53,6 +54,17 @@ class EmbeddedTest : public testing::Test {
     return worker_->Step({.samples = samples, .loss = 0.5, .correct = 1, .compute = {}, .data_wait = {}});
   }
 
+  // Makes the worker one of a stream of three parts, which gets `leases`.
+  void MakeForStream(std::vector<PartLease> leases) {
+    stream_ = StreamFacts{.parts = 3};
+    link_.part_leases = std::move(leases);
+    Make({absl::MakeSpan(parameters_)}, {absl::MakeSpan(push_)});
+  }
+  absl::StatusOr<EmbeddedStep> StepTo(std::vector<PartPosition> parts) {
+    return worker_->Step({.samples = 4, .parts = std::move(parts), .compute = {}, .data_wait = {}});
+  }
+
+  std::optional<StreamFacts> stream_;
   ManualTime time_;
   ScriptedLink link_;
   Wire wire_;
@@ -73,6 +85,56 @@ TEST_F(EmbeddedTest, SamplesThatAreLeftOutCountAsDoneAndNothingIsPushed) {
   EXPECT_EQ(NextRange(/*done=*/true).work.range, RangeId(8));
   ASSERT_EQ(wire_.pushes.size(), 1);
   EXPECT_EQ(wire_.pushes[0].range_samples_done, 5);
+}
+
+TEST_F(EmbeddedTest, RangeOfAStreamHasNoSamplesOfItsOwn) {
+  MakeForStream({});
+  link_.work = {Range(7, 0, 6)};
+  const EmbeddedRange range = NextRange();
+  EXPECT_EQ(range.work.end, 6);
+  EXPECT_THAT(range.samples, testing::IsEmpty());
+}
+
+TEST_F(EmbeddedTest, PushNamesPositionsAndTheSchedulerHearsOfAnsweredOnes) {
+  MakeForStream({{.lease = 3, .part = 1, .records = 5}});
+  link_.work = {Range(7, 0, 6), Range(8, 6, 10)};
+  NextRange();
+  ASSERT_EQ(worker_->LeaseParts(1, {})->size(), 1);
+  ASSERT_TRUE(StepTo({{.lease = 3, .records = 9}}).ok());
+  EXPECT_THAT(wire_.pushes[0].parts, ElementsAre(PartPosition{.lease = 3, .records = 9}));
+  wire_.step_errors = {absl::InternalError("a server is gone")};
+  EXPECT_FALSE(StepTo({{.lease = 3, .records = 13}}).ok());
+  worker_->Leave("had enough");
+  EXPECT_THAT(link_.left_with.reached, ElementsAre(PartPosition{.lease = 3, .records = 9}));
+}
+
+TEST_F(EmbeddedTest, PartThatEndedIsReportedWithTheNextLease) {
+  MakeForStream({{.lease = 3}});
+  link_.work = {Range(7, 0, 6)};
+  NextRange();
+  ASSERT_TRUE(worker_->LeaseParts(1, {}).ok());
+  ASSERT_TRUE(StepTo({{.lease = 3, .records = 4}}).ok());
+  link_.part_leases = {{.lease = 4}};
+  ASSERT_TRUE(worker_->LeaseParts(2, {{.lease = 3, .records = 4, .ended = true}}).ok());
+  EXPECT_THAT(link_.parts_wanted, ElementsAre(1, 2));
+  EXPECT_THAT(link_.parts_reached, ElementsAre(PartPosition{.lease = 3, .records = 4},
+                                               PartPosition{.lease = 3, .records = 4, .ended = true}));
+  worker_->Leave("had enough");
+  EXPECT_THAT(link_.left_with.reached, ElementsAre(PartPosition{.lease = 4}));
+}
+
+TEST_F(EmbeddedTest, WorkerThatJoinsAgainHasNoParts) {
+  MakeForStream({{.lease = 3}});
+  link_.work = {Range(7, 0, 6)};
+  NextRange();
+  ASSERT_TRUE(worker_->LeaseParts(1, {}).ok());
+  wire_.step_errors = {absl::FailedPreconditionError("expelled")};
+  const absl::StatusOr<EmbeddedStep> step = StepTo({{.lease = 3, .records = 4}});
+  ASSERT_TRUE(step.ok()) << step.status();
+  EXPECT_EQ(step->outcome, EmbeddedStep::Outcome::kRejoined);
+  EXPECT_EQ(worker_->view().lives, 2);
+  worker_->Leave("had enough");
+  EXPECT_THAT(link_.left_with.reached, testing::IsEmpty());
 }
 
 TEST_F(EmbeddedTest, PushNamesTheRatesOfItsStepAndTheReportHasTheFirst) {

@@ -33,12 +33,19 @@ class ScriptedLink : public SchedulerLink {
     map.elements = map.trained_elements = elements;
     return map;
   }
-  absl::StatusOr<Work> NextWork(RangeId range_done, double) override {
+  absl::StatusOr<Work> NextWork(RangeId range_done, double, const std::vector<PartPosition>& reached) override {
+    if (!reached.empty()) parts_reached = reached;
     if (range_done != RangeId(0)) done.push_back(range_done.value());
     if (work.empty()) return LeaveWork{"the job is done"};
     absl::StatusOr<Work> next = std::move(work.front());
     work.pop_front();
     return next;
+  }
+  absl::StatusOr<std::vector<PartLease>> LeaseParts(const StreamFacts&, uint32_t wanted,
+                                                    const std::vector<PartPosition>& reached) override {
+    parts_wanted.push_back(wanted);
+    parts_reached = reached;
+    return part_leases;
   }
   absl::Status ReportEvaluation(const EvaluationResult& result) override {
     evaluations.push_back(result.metrics.accuracy.value_or(0));
@@ -59,6 +66,10 @@ class ScriptedLink : public SchedulerLink {
   int joins = 0;
   std::deque<absl::StatusOr<Work>> work;
   std::vector<uint64_t> done;
+  // Parts of a stream: what the worker gets, and what it asked and said last.
+  std::vector<PartLease> part_leases;
+  std::vector<uint32_t> parts_wanted;
+  std::vector<PartPosition> parts_reached;
   std::vector<double> evaluations;
   std::string left, interrupted;
   RangePart left_with;

@@ -20,6 +20,7 @@
 #include "common/shm/segment.h"
 #include "common/time/timeouts.h"
 #include "worker/base/step_report.h"
+#include "worker/base/stream_parts.h"
 #include "worker/base/trace.h"
 #include "worker/client/push_encoder.h"
 
@@ -125,6 +126,8 @@ struct PushInfo {
   uint64_t range_samples_done = 0;
   // Learning rates of this push, as wire::PushCommit defines them; empty: the job's.
   std::vector<double> learning_rates = {};
+  // Parts of a stream that the worker holds, with their positions including this push.
+  std::vector<PartPosition> parts = {};
 };
 
 // Client pushes gradients to all servers of a job and pulls weights from them.

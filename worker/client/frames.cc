@@ -102,6 +102,11 @@ SubPush GradientPush(const Session::Send& send, const PushInfo& info, absl::Span
   trailer.mutable_learning_rates()->Add(info.learning_rates.begin(), info.learning_rates.end());
   trailer.mutable_data()->set_range(info.range.value());
   trailer.mutable_data()->set_samples_done(info.range_samples_done);
+  for (const PartPosition& part : info.parts) {
+    wire::PartPosition& position = *trailer.mutable_data()->add_parts();
+    position.set_lease(part.lease);
+    position.set_records(part.records);
+  }
   return push;
 }
 

@@ -115,6 +115,7 @@ class OpenedJob : public EmbeddedJob {
     worker_.emplace(EmbeddedWorker::Options{.seed = config_.seed,
                                             .tensors = tensors_,
                                             .train_samples = model.train_samples,
+                                            .stream = model.stream,
                                             .batch_size = config_.trainer.batch_size,
                                             .chunk_bytes = config_.trainer.chunk_bytes,
                                             .push_runs = *std::move(push_runs),

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -48,6 +49,7 @@ class EmbeddedJob {
     // Trained tensors first, then buffers. Their order determines their offsets.
     std::vector<TensorInfo> tensors;
     uint64_t train_samples = 0;
+    std::optional<StreamFacts> stream = {};
     uint64_t test_samples = 0;
     // Memory for weights: settings().window parts, each as long as all tensors. The first part holds the initial
     // weights. Borrowed.

@@ -96,7 +96,7 @@ absl::StatusOr<EmbeddedTask> EmbeddedWorker::Work() {
     if (const auto* range = std::get_if<RangeWork>(&act)) return TakeRange(*range);
     if (course_.goodbye()) CloseClient(*course_.goodbye());
     if (const auto* ask = std::get_if<AskAct>(&act)) {
-      const absl::StatusOr<worker::Work> work = parts_.link.NextWork(ask->done, samples_per_second_);
+      const absl::StatusOr<worker::Work> work = parts_.link.NextWork(ask->done, samples_per_second_, ReachedParts());
       if (const absl::Status cause = life_.Cause(work.status()); !cause.ok()) {
         EndAct(cause);
         continue;
@@ -118,7 +118,7 @@ absl::StatusOr<EmbeddedTask> EmbeddedWorker::TakeRange(const RangeWork& range) {
     return absl::InternalError(absl::StrCat("range ", range.range.value(), " is [", range.begin, ", ", range.end,
                                             ") of ", options_.train_samples, " training samples"));
   }
-  if (order_epoch_ != range.epoch) {
+  if (!options_.stream && order_epoch_ != range.epoch) {
     order_ = images::EpochOrder(options_.train_samples, options_.seed, range.epoch);
     order_epoch_ = range.epoch;
   }
@@ -127,8 +127,43 @@ absl::StatusOr<EmbeddedTask> EmbeddedWorker::TakeRange(const RangeWork& range) {
   range_done_ = range_answered_ = 0;
   range_begin_ = parts_.time.Now();
   Alive();
+  if (options_.stream) return EmbeddedRange{*range_, {}};
   const auto first = order_.begin() + static_cast<ptrdiff_t>(range.begin);
   return EmbeddedRange{*range_, {first, first + static_cast<ptrdiff_t>(range.end - range.begin)}};
+}
+
+absl::StatusOr<std::vector<PartLease>> EmbeddedWorker::LeaseParts(uint32_t wanted,
+                                                                  const std::vector<PartPosition>& ended) {
+  SLACKLINE_CHECK(options_.stream.has_value());
+  if (Ended() || left_) return std::vector<PartLease>();
+  if (!failure_.ok()) return failure_;
+  const uint64_t lives = view().lives;
+  absl::Status status = life_.Cause(FinishSteps(0));
+  absl::StatusOr<std::vector<PartLease>> leases = std::vector<PartLease>();
+  if (status.ok()) {
+    std::vector<PartPosition> reached = ReachedParts();
+    reached.insert(reached.end(), ended.begin(), ended.end());
+    leases = parts_.link.LeaseParts(*options_.stream, wanted, reached);
+    status = life_.Cause(leases.status());
+    if (absl::IsInvalidArgument(status)) return status;
+  }
+  if (!status.ok()) {
+    const absl::Status again = JoinAgain(status);
+    if (Ended()) return std::vector<PartLease>();
+    if (!again.ok()) return failure_ = again;
+  }
+  if (!status.ok() || view().lives != lives) return std::vector<PartLease>();
+  std::map<uint64_t, uint64_t> held;
+  for (const PartLease& lease : *leases) held[lease.lease] = lease.records;
+  part_positions_ = std::move(held);
+  Alive();
+  return leases;
+}
+
+std::vector<PartPosition> EmbeddedWorker::ReachedParts() const {
+  std::vector<PartPosition> reached;
+  for (const auto& [lease, records] : part_positions_) reached.push_back({.lease = lease, .records = records});
+  return reached;
 }
 
 absl::Status EmbeddedWorker::JoinAgain(const absl::Status& why) {
@@ -166,6 +201,7 @@ absl::Status EmbeddedWorker::Join() {
                                             life_.map().trained_elements, " of them trained; the model has ",
                                             parameters().size(), " and ", trained));
   }
+  part_positions_.clear();
   absl::MutexLock lock(&mutex_);
   view_.worker = life_.membership().worker.value();
   view_.clock = life_.membership().first_clock;
@@ -234,7 +270,8 @@ absl::StatusOr<EmbeddedStep> EmbeddedWorker::Step(const EmbeddedStepInfo& info) 
                                                              .gradient_norm = norm,
                                                              .range = range_ ? range_->range : RangeId(),
                                                              .range_samples_done = range_done_,
-                                                             .learning_rates = info.learning_rates},
+                                                             .learning_rates = info.learning_rates,
+                                                             .parts = info.parts},
                                                             parts_.parameters[part]);
   if (!committed.ok()) return committed;
   begun_.push_back({info, norm, range_done_});
@@ -254,6 +291,10 @@ absl::Status EmbeddedWorker::FinishSteps(size_t left) {
     const BegunStep step = begun_.front();
     begun_.pop_front();
     range_answered_ = step.range_done;
+    for (const PartPosition& part : step.info.parts) {
+      if (const auto held = part_positions_.find(part.lease); held != part_positions_.end())
+        held->second = part.records;
+    }
     ++steps_finished_;
     parameters_used_ = (parameters_used_ + 1) % parts_.parameters.size();
     course_.Stepped();
@@ -331,6 +372,7 @@ void EmbeddedWorker::Leave(const std::string& reason, bool in_order) {
   CloseClient(reason);
   RangePart trained;
   if (range_ && in_order) trained = {range_->range, std::min(range_->begin + range_answered_, range_->end)};
+  trained.reached = ReachedParts();
   parts_.link.Leave(reason, trained);
   absl::MutexLock lock(&mutex_);
   if (!view_.ended) view_.ended = reason;

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -33,7 +34,7 @@ namespace slackline::worker {
 // The next task of the caller.
 struct EmbeddedRange {
   RangeWork work;
-  std::vector<uint32_t> samples;  // samples of the range, in their order
+  std::vector<uint32_t> samples;  // samples of the range, in their order; empty for a stream
 };
 struct EmbeddedEnd {
   std::string reason;
@@ -49,6 +50,8 @@ struct EmbeddedStepInfo {
   std::optional<double> gradient_norm = {};
   // Learning rates, as PushInfo has them.
   std::vector<double> learning_rates = {};
+  // Parts of the stream that the worker holds, with their positions after this step.
+  std::vector<PartPosition> parts = {};
   absl::Duration compute = {};    // time since the last step
   absl::Duration data_wait = {};  // part of `compute` that was spent waiting for data
 };
@@ -97,6 +100,8 @@ class EmbeddedWorker {
     uint64_t seed = 1;  // seed of the order of the data
     std::vector<TensorInfo> tensors;
     uint64_t train_samples = 0;
+    // Set if the samples come from a stream: ranges then only count them.
+    std::optional<StreamFacts> stream = {};
     uint32_t batch_size = 64;  // used for ranges that do not set a batch size
     uint32_t chunk_bytes = 1 << 20;
     // Options of ClientOptions. The last evaluation always pulls fp32.
@@ -136,6 +141,13 @@ class EmbeddedWorker {
   //                        expelled again and again
   //   others               the final answer of the scheduler or a server; later calls except Leave() return it again
   absl::StatusOr<EmbeddedTask> Next(bool range_done) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // Leases parts of options.stream, as SchedulerLink::LeaseParts() does. Waits for the steps in flight, and reports
+  // what they have reached. `ended`: parts that are read to their end, with all records in steps. Returns no parts if
+  // this worker was expelled and has rejoined: view().lives then rises, and its range and parts are lost.
+  //   as Next()
+  absl::StatusOr<std::vector<PartLease>> LeaseParts(uint32_t wanted, const std::vector<PartPosition>& ended)
+      ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Leaves out samples of the range, whose gradients are of no use. Their share of the epoch is not trained.
   void Skip(uint64_t samples);
@@ -207,6 +219,8 @@ class EmbeddedWorker {
   absl::StatusOr<EmbeddedTask> TakeRange(const RangeWork& range);
   // True once the job is over.
   bool Ended() const;
+  // Returns the positions that servers have answered, of the parts that this worker holds.
+  std::vector<PartPosition> ReachedParts() const;
   // Blocks until at most `left` steps are in flight.
   absl::Status FinishSteps(size_t left) ABSL_LOCKS_EXCLUDED(mutex_);
   // Waits for all steps in flight for a short time, and ignores failures.
@@ -236,6 +250,8 @@ class EmbeddedWorker {
   uint64_t range_done_ = 0;         // samples of the range, including those in flight
   uint64_t range_answered_ = 0;     // samples of the range that servers have answered
   absl::Time range_begin_;
+  // Parts of the stream that this life holds, with the positions that servers have answered.
+  std::map<uint64_t, uint64_t> part_positions_;
   double samples_per_second_ = 0;
   std::vector<uint32_t> order_;
   std::optional<uint32_t> order_epoch_;

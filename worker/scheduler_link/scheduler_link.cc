@@ -99,12 +99,23 @@ class GrpcSchedulerLink : public SchedulerLink {
     return FromWire(reply);
   }
 
-  absl::StatusOr<Work> NextWork(RangeId range_done, double samples_per_second) override {
+  absl::StatusOr<Work> NextWork(RangeId range_done, double samples_per_second,
+                                const std::vector<PartPosition>& reached) override {
     wire::NextTaskRequest request =
         MakeTaskRequest(life(), progress_.Take(time_.Now()), range_done, samples_per_second);
+    AddPositions(reached, *request.mutable_reached());
     AddEnergy(*request.mutable_progress());
     wire::NextTaskReply reply;
     const absl::Status status = Call("ask for work", &wire::Scheduler::Stub::NextTask, request, &reply, silence_max_);
+    if (!status.ok()) return status;
+    return FromWire(reply);
+  }
+
+  absl::StatusOr<std::vector<PartLease>> LeaseParts(const StreamFacts& stream, uint32_t wanted,
+                                                    const std::vector<PartPosition>& reached) override {
+    wire::LeasePartsReply reply;
+    const absl::Status status = Call("lease parts of the stream", &wire::Scheduler::Stub::LeaseParts,
+                                     MakePartsRequest(life(), stream, wanted, reached), &reply, silence_max_);
     if (!status.ok()) return status;
     return FromWire(reply);
   }

@@ -88,8 +88,16 @@ class SchedulerLink {
   virtual absl::StatusOr<WorkerMembership> Join() = 0;
   virtual absl::StatusOr<ShardMap> GetShardMap() = 0;
   // Asks for the next work. `range_done`: range just finished, 0 for none. `samples_per_second`: 0 if not known.
+  // `reached`: positions in parts of a stream up to which every shard has answered.
   //   kFailedPrecondition  there is work, but this worker is not a member: call Join() again
-  virtual absl::StatusOr<Work> NextWork(RangeId range_done, double samples_per_second) = 0;
+  virtual absl::StatusOr<Work> NextWork(RangeId range_done, double samples_per_second,
+                                        const std::vector<PartPosition>& reached) = 0;
+  // Leases parts of a stream, until this worker holds `wanted` of them. Reports `reached` first. Returns all parts that
+  // it holds; fewer than `wanted` if no other part is free.
+  //   kInvalidArgument     the stream is not the other workers'
+  //   kFailedPrecondition  this worker is not a member: call Join() again
+  virtual absl::StatusOr<std::vector<PartLease>> LeaseParts(const StreamFacts& stream, uint32_t wanted,
+                                                            const std::vector<PartPosition>& reached) = 0;
   virtual absl::Status ReportEvaluation(const EvaluationResult& result) = 0;
   // Tells the scheduler that this worker leaves, so that it waits for it no more. `trained`: finished part of the range
   // that the worker leaves.

@@ -110,6 +110,7 @@ wire::HeartbeatRequest MakeGoodbye(const WorkerMembership& life, const StepTotal
   request.set_leaving_reason(reason);
   request.set_range(trained.range.value());
   request.set_range_done_to(trained.done_to);
+  AddPositions(trained.reached, *request.mutable_reached());
   return request;
 }
 
@@ -129,6 +130,30 @@ wire::NextTaskRequest MakeTaskRequest(const WorkerMembership& life, const StepTo
   request.set_samples_per_second(samples_per_second);
   *request.mutable_progress() = ToWire(life, progress);
   return request;
+}
+
+wire::LeasePartsRequest MakePartsRequest(const WorkerMembership& life, const StreamFacts& stream, uint32_t wanted,
+                                         const std::vector<PartPosition>& reached) {
+  wire::LeasePartsRequest request;
+  request.set_job(life.job.value());
+  request.set_worker(life.worker.value());
+  request.set_incarnation(life.incarnation.value());
+  request.mutable_stream()->set_parts(stream.parts);
+  request.mutable_stream()->set_fingerprint(stream.fingerprint);
+  request.mutable_stream()->set_passes(stream.passes);
+  request.set_wanted(wanted);
+  AddPositions(reached, *request.mutable_reached());
+  return request;
+}
+
+void AddPositions(const std::vector<PartPosition>& positions,
+                  google::protobuf::RepeatedPtrField<wire::PartPosition>& out) {
+  for (const PartPosition& position : positions) {
+    wire::PartPosition& one = *out.Add();
+    one.set_lease(position.lease);
+    one.set_records(position.records);
+    one.set_ended(position.ended);
+  }
 }
 
 wire::EvaluationReport ToWire(const WorkerMembership& life, const EvaluationResult& result) {
@@ -225,6 +250,14 @@ ShardMap FromWire(const wire::GetShardMapReply& reply) {
                           .server = ServerId(shard.server())});
   }
   return map;
+}
+
+std::vector<PartLease> FromWire(const wire::LeasePartsReply& reply) {
+  std::vector<PartLease> leases;
+  for (const wire::PartLease& lease : reply.leases()) {
+    leases.push_back({.lease = lease.lease(), .part = lease.part(), .pass = lease.pass(), .records = lease.records()});
+  }
+  return leases;
 }
 
 }  // namespace slackline::worker

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "scheduler.pb.h"
 #include "worker/scheduler_link/scheduler_link.h"
@@ -20,11 +21,16 @@ wire::HeartbeatRequest MakeGoodbye(const WorkerMembership& life, const StepTotal
 wire::GetShardMapRequest MakeMapRequest(JobId job);
 wire::NextTaskRequest MakeTaskRequest(const WorkerMembership& life, const StepTotals& progress, RangeId range_done,
                                       double samples_per_second);
+wire::LeasePartsRequest MakePartsRequest(const Membership& life, const StreamFacts& stream, uint32_t wanted,
+                                         const std::vector<PartPosition>& reached);
+void AddPositions(const std::vector<PartPosition>& positions,
+                  google::protobuf::RepeatedPtrField<wire::PartPosition>& out);
 wire::EvaluationReport ToWire(const EvaluationResult& result);
 wire::EvaluationReport ToWire(const WorkerMembership& life, const EvaluationResult& result);
 
 //   kInternal  the kind of task is not known here
 absl::StatusOr<Work> FromWire(const wire::NextTaskReply& reply);
 ShardMap FromWire(const wire::GetShardMapReply& reply);
+std::vector<PartLease> FromWire(const wire::LeasePartsReply& reply);
 
 }  // namespace slackline::worker

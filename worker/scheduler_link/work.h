@@ -4,9 +4,11 @@
 #include <cstdint>
 #include <string>
 #include <variant>
+#include <vector>
 
 #include "absl/time/time.h"
 #include "common/base/ids.h"
+#include "worker/base/stream_parts.h"
 #include "worker/evaluation/evaluation.h"
 
 namespace slackline::worker {
@@ -34,6 +36,8 @@ struct RangeWork {
 struct RangePart {
   RangeId range;
   uint64_t done_to = 0;
+  // Positions in the parts of a stream up to which every shard has answered.
+  std::vector<PartPosition> reached = {};
 };
 // The worker is not in the clock now, and asks again after `retry`.
 struct StandbyWork {

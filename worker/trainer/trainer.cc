@@ -118,7 +118,7 @@ void Trainer::Perform(const EnterAct&) {
 }
 
 void Trainer::Perform(const AskAct& ask) {
-  const absl::StatusOr<Work> work = parts_.link.NextWork(ask.done, samples_per_second_);
+  const absl::StatusOr<Work> work = parts_.link.NextWork(ask.done, samples_per_second_, /*reached=*/{});
   work.ok() ? course_.Got(*work) : Done(work.status());
 }
 
