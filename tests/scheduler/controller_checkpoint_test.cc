@@ -178,6 +178,32 @@ TEST_F(ControllerCheckpoint, ServersStayForTheLastOne) {
   EXPECT_FALSE(cluster_->member("ps-1").beats);
 }
 
+TEST_F(ControllerCheckpoint, LastOneKnowsHowFarAStreamIsRead) {
+  Start(JobWith(0, 0));
+  cluster_->Range("w-1");
+  const auto lease = cluster_->LeasePart("w-1");
+  ASSERT_TRUE(lease.ok()) << lease.status();
+  wire::GetShardMapRequest map;
+  map.set_job(FakeCluster::kJob);
+  const auto shards = static_cast<uint32_t>(controller().GetShardMap(map)->shards_size());
+  cluster_->Reach("ps-1", "w-1", lease->leases(0).lease(), 24, shards / 2);
+  cluster_->Reach("ps-2", "w-1", lease->leases(0).lease(), 16, shards / 2);
+  controller().StopJob("enough", /*failed=*/false);
+  cluster_->Pass(absl::Milliseconds(200));
+  // Workers that were told to leave say no goodbye.
+  cluster_->Silence("w-1");
+  cluster_->Silence("w-2");
+  cluster_->Pass(absl::Seconds(1));
+  ASSERT_TRUE(Asked());
+  ServersWrite();
+  const state::Stream stream = Commit().scheduler().tasks().stream();
+  ASSERT_EQ(stream.open_size(), 3);
+  for (const state::StreamPart& part : stream.open()) {
+    EXPECT_FALSE(part.has_holder());
+    EXPECT_EQ(part.records(), part.part() == 0 ? 16 : 0);
+  }
+}
+
 // The servers have begun, and find their disks full.
 void FindNoRoom(FakeCluster& cluster) {
   for (auto& [id, told] : cluster.servers().told()) {

@@ -194,6 +194,7 @@ class FakeCluster {
         wire::SetMembersReply reply;
         reply.set_epoch(told.members->epoch());
         reply.set_clock_min_largest(clock_min_largest_);
+        for (const wire::FencedWorker& worker : fenced_[told.name]) *reply.add_fenced() = worker;
         told.members.reset();
         controller_.MembersInstalled(told.server, reply);
       }
@@ -287,6 +288,27 @@ class FakeCluster {
     return controller_.ReportEvaluation(report);
   }
 
+  // Leases a part of a stream of three parts.
+  absl::StatusOr<wire::LeasePartsReply> LeasePart(const std::string& name) {
+    wire::LeasePartsRequest request;
+    request.set_job(kJob);
+    request.set_worker(members_.at(name).id);
+    request.set_incarnation(members_.at(name).incarnation);
+    request.mutable_stream()->set_parts(3);
+    request.set_wanted(1);
+    return controller_.LeaseParts(request);
+  }
+  // Makes the server say, once it has fenced the worker, that its shards have trained so many records of its part.
+  void Reach(const std::string& server, const std::string& name, uint64_t lease, uint64_t records, uint32_t shards) {
+    wire::FencedWorker& worker = fenced_[server].emplace_back();
+    worker.set_worker(members_.at(name).id);
+    worker.set_incarnation(members_.at(name).incarnation);
+    worker.set_shards(shards);
+    wire::PartPosition& part = *worker.add_parts();
+    part.set_lease(lease);
+    part.set_records(records);
+  }
+
   // Stops the heartbeats of this member.
   void Silence(const std::string& name) { members_.at(name).beats = false; }
   Member& member(const std::string& name) { return members_.at(name); }
@@ -342,6 +364,7 @@ class FakeCluster {
   std::map<std::string, wire::InstallShardsReply> restored_;
   std::map<std::string, wire::BackupProgress> pairings_;
   std::set<std::string> seeded_, durable_;
+  std::map<std::string, std::vector<wire::FencedWorker>> fenced_;
   uint64_t clock_min_largest_ = 0;
   bool keeps_ = false;
 };
