@@ -5,6 +5,7 @@
 #   component   to                                  holds
 #   programs    bin/                                the programs; completion of words in shells, in share/
 #   torch       lib/slackline/                      LibTorch's libraries, which no distribution packages as we need them
+#   site-torch  share/slackline/libtorch.txt        in their place: which LibTorch of the machine is needed (cli/base/libtorch.h)
 #   libraries   lib/slackline/                      all other libraries but glibc's; a Debian package leaves them out
 #   python      share/slackline/python/             what `slackline experiment` runs
 #   data        share/slackline/{examples,slurm}/   job files and the batch script
@@ -17,6 +18,10 @@ endif()
 add_custom_target(slackline_programs DEPENDS ${programs})
 
 set_target_properties(${programs} PROPERTIES INSTALL_RPATH "$ORIGIN/../lib/slackline" BUILD_WITH_INSTALL_RPATH ON)
+if(SLACKLINE_TORCH)
+  # A tree without LibTorch has a link to that of the machine there.
+  set_property(TARGET slackline-worker slackline-simulator APPEND PROPERTY INSTALL_RPATH "$ORIGIN/../lib/slackline/torch")
+endif()
 if(SLACKLINE_CUDA AND SLACKLINE_TORCH)
   # In an installed tree they lie with the others.
   set_property(TARGET slackline-worker APPEND PROPERTY INSTALL_RPATH "$ORIGIN/../lib/nccl" "$ORIGIN/../lib/cuda")
@@ -76,6 +81,13 @@ endfunction()
 install_libraries(libraries)
 if(SLACKLINE_TORCH)
   install_libraries(torch)
+  file(STRINGS ${torch_package}/version.py torch_version REGEX "^__version__")
+  string(REGEX MATCH "[0-9]+(\\.[0-9]+)+" torch_version "${torch_version}")
+  file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/generated/libtorch.txt CONTENT "${torch_version}
+../lib/slackline/torch
+link the folder lib of LibTorch ${torch_version} there, or name it in LD_LIBRARY_PATH (slackline help install)
+")
+  install(FILES ${PROJECT_BINARY_DIR}/generated/libtorch.txt DESTINATION share/slackline COMPONENT site-torch EXCLUDE_FROM_ALL)
 endif()
 
 install(FILES README.md CHANGELOG.md LICENSE packaging/copyright DESTINATION share/doc/slackline COMPONENT docs)

@@ -37,16 +37,17 @@ def setUpModule():
     PACKAGES = pathlib.Path(folder.name)
 
 
-def package(kind, ending):
+def package(kind, ending, *definitions):
     """Makes the one package of this kind."""
-    packing = subprocess.run([OPTIONS.cpack, "-G", kind, "-B", str(PACKAGES)], cwd=OPTIONS.build, timeout=PACKING_S,
-                             capture_output=True, text=True)
+    folder = PACKAGES / ending
+    command = [OPTIONS.cpack, "-G", kind, "-B", str(folder), *definitions]
+    packing = subprocess.run(command, cwd=OPTIONS.build, timeout=PACKING_S, capture_output=True, text=True)
     if packing.returncode != 0:
         raise AssertionError(f"cpack failed\n{packing.stdout}\n{packing.stderr}")
-    shutil.rmtree(PACKAGES / "_CPack_Packages")
-    found = sorted(PACKAGES.glob("*" + ending))
+    shutil.rmtree(folder / "_CPack_Packages")
+    found = sorted(folder.glob("*" + ending))
     if len(found) != 1:
-        raise AssertionError(f"found {[path.name for path in PACKAGES.iterdir()]}; wanted is one *{ending}")
+        raise AssertionError(f"found {[path.name for path in folder.iterdir()]}; wanted is one *{ending}")
     return found[0]
 
 
@@ -158,7 +159,7 @@ class Archive(Installed):
 
     def test_each_library_comes_with_a_licence(self):
         licences = self.tree / "share/doc/slackline/licences"
-        for name in ("libgrpc29", "libprotobuf32", "libssl3") if shutil.which("dpkg-query") else ():
+        for name in ("libgrpc29", "libprotobuf32", "libssl3", "common-licenses/LGPL-2.1") if shutil.which("dpkg-query") else ():
             self.assertTrue((licences / name).is_file(), f"{name}: {sorted(path.name for path in licences.iterdir())}")
 
     def test_older_systems_have_all_that_it_asks_for(self):
@@ -200,6 +201,61 @@ class Archive(Installed):
         run = TrainRun(Programs(self.bin), machine / "home", None, command=command)
         self.addCleanup(run.close)
         self.finish(run)
+
+
+class ArchiveWithoutLibTorch(Installed):
+    """The other archive, on a machine that has a LibTorch."""
+
+    @classmethod
+    def setUpClass(cls):
+        file = package("TGZ", "-without-libtorch.tar.gz", "-D", "SLACKLINE_WITHOUT_LIBTORCH=ON")
+        (cls.tree,) = cls.unpack(["tar", "xzf", str(file), "-C"], "a folder, with blanks").iterdir()
+        for name in PROGRAMS:
+            (cls.bin / name).symlink_to(cls.tree / "bin" / name)
+        cls.torch = (pathlib.Path(OPTIONS.build) / "lib/slackline").resolve()
+        cls.link = cls.tree / "lib/slackline/torch"
+
+    def make_link(self, folder):
+        self.link.symlink_to(folder)
+        self.addCleanup(self.link.unlink)
+
+    def train(self, **environment):
+        job = self.root / "job.yaml"
+        job.write_text(SMALL)
+        variables = [f"{name}={value}" for name, value in environment.items()]
+        command = ["env", "-i", *variables, str(self.bin / "slackline"), "train", str(job), "--run-folder", str(self.root / "run")]
+        for setting in SETTINGS:
+            command += ["--set", setting]
+        run = TrainRun(Programs(self.bin), self.root, None, command=command)
+        self.addCleanup(run.close)
+        return run
+
+    def test_has_all_but_libtorch(self):
+        names = {path.name for path in self.tree.rglob("*")}
+        self.assertLessEqual({*PROGRAMS, "libgrpc.so.29", "libtorch.txt"} if shutil.which("dpkg-query") else {*PROGRAMS}, names)
+        self.assertEqual([name for name in names if name.startswith(("libtorch", "libc10")) and ".so" in name], [])
+
+    def test_trains_with_a_linked_libtorch(self):
+        self.make_link(self.torch)
+        self.finish(self.train())
+
+    def test_trains_with_one_in_the_loaders_path(self):
+        self.finish(self.train(LD_LIBRARY_PATH=self.torch))
+
+    def test_says_which_libtorch_is_missing(self):
+        run = self.train()
+        self.assertEqual(run.wait(), 1, run.diagnosis())
+        self.assertRegex(run.stderr(), r"built for LibTorch [\d.]+, and there is no .*/torch/libtorch_cpu.so; link the folder lib")
+
+    def test_refuses_another_version_with_both(self):
+        other = self.root / "libtorch"
+        (other / "lib").mkdir(parents=True)
+        (other / "lib/libtorch_cpu.so").touch()
+        (other / "build-version").write_text("2.6.0+cpu\n")
+        self.make_link(other / "lib")
+        run = self.train()
+        self.assertEqual(run.wait(), 1, run.diagnosis())
+        self.assertRegex(run.stderr(), r"built for LibTorch [\d.]+, and .*/torch has 2\.6\.0; ")
 
 
 class DebianPackage(Installed):
