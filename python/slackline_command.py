@@ -1,5 +1,5 @@
-"""The commands `slackline`, `slackline-scheduler` and `slackline-ps` of an environment into which pip has installed the package: they
-become the programs inside it. Imports nothing of the package, whose torch takes seconds.
+"""The commands `slackline`, `slackline-scheduler`, `slackline-ps` and `slackline-worker` of an environment into which pip has installed
+the package: they become the programs inside it. Imports nothing of the package, whose torch takes seconds.
 """
 
 import os
@@ -18,9 +18,11 @@ def main() -> None:
     own = str(Path(sys.executable).parent)
     os.environ["PATH"] = os.pathsep.join([own, os.environ.get("PATH", os.defpath)])
     name = Path(sys.argv[0]).name
-    program = folder() / (name if name.startswith("slackline-") else "slackline")
+    # Under the worker's name `slackline` first checks that it is there, with the LibTorch that it needs.
+    program = folder() / (name if name in ("slackline-scheduler", "slackline-ps") else "slackline")
+    called = folder() / (name if name.startswith("slackline-") else "slackline")
     try:
-        os.execv(program, [str(program), *sys.argv[1:]])
+        os.execv(program, [str(called), *sys.argv[1:]])
     except OSError as error:
         sys.exit(f"slackline: cannot start {program}: {error.strerror}; install the package again")
 

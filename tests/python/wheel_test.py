@@ -1,9 +1,10 @@
-"""The wheel of the Python package, as `pip wheel ./python` makes it: it needs nothing of the machine that is not everywhere, and
-trains in an environment of its own.
+"""The wheels: slackline, as `pip wheel ./python` makes it, and slackline-worker, made of a release build. They need nothing of the machine
+that is not everywhere, and train in an environment of their own.
 
-    wheel_test.py --source ROOT --build FOLDER [TEST...]
+    wheel_test.py --source ROOT --build FOLDER --release FOLDER [TEST...]
 
---build: where it is compiled. Skipped (77) where this interpreter lacks what builds it.
+--build: where slackline is compiled; --release: the release build with the programs for LibTorch. Skipped (77) where this interpreter lacks
+what builds a wheel.
 """
 
 import argparse
@@ -20,12 +21,16 @@ import tempfile
 import unittest
 import zipfile
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "install"))
+TESTS = pathlib.Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(TESTS / "install"), str(TESTS / "e2e"), str(TESTS.parent / "python/backend")]
 
+import wheels  # noqa: E402
 from floors import is_elf, too_new  # noqa: E402
+from run_e2e import DATA, SMALL  # noqa: E402
 
 OPTIONS = argparse.Namespace()
 PROGRAMS = ("slackline", "slackline-ps", "slackline-scheduler")
+WITH_TORCH = ("slackline-simulator-torch", "slackline-worker")
 
 # Of glibc, the compiler and Python itself: what manylinux lets a wheel expect.
 EVERYWHERE = re.compile(r"(ld-linux-[\w-]+|lib(c|m|dl|rt|pthread|resolv|gcc_s|stdc\+\+|z))\.so\.\d+")
@@ -86,6 +91,18 @@ def needed(library):
     return re.findall(r"\(NEEDED\).*\[(.+)\]", said)
 
 
+def run_packer(*command, timeout):
+    environment = {**os.environ, "PATH": search_path(), "CCACHE_BASEDIR": OPTIONS.source, "CCACHE_NOHASHDIR": "1"}
+    subprocess.run(command, env=environment, check=True, timeout=timeout)
+
+
+def make_worker_wheel(folder):
+    packer = os.path.join(OPTIONS.source, "python/backend/worker_wheel.py")
+    run_packer(sys.executable, packer, OPTIONS.release, folder, timeout=300)
+    (wheel,) = folder.glob("slackline_worker-*.whl")
+    return wheel
+
+
 class Wheel(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -94,13 +111,13 @@ class Wheel(unittest.TestCase):
         cls.folder = pathlib.Path(folder.name)
         command = [sys.executable, "-m", "pip", "wheel", "--no-build-isolation", "--no-deps", "--no-index", "-q"]
         command += ["--disable-pip-version-check", "--wheel-dir", cls.folder, f"-Cbuild-dir={OPTIONS.build}"]
-        environment = {**os.environ, "PATH": search_path(), "CCACHE_BASEDIR": OPTIONS.source, "CCACHE_NOHASHDIR": "1"}
-        subprocess.run([*command, os.path.join(OPTIONS.source, "python")], env=environment, check=True, timeout=600)
+        run_packer(*command, os.path.join(OPTIONS.source, "python"), timeout=600)
         (cls.wheel,) = cls.folder.glob("*.whl")
         cls.python = cls.folder / "venv/bin/python"
         subprocess.run([sys.executable, "-m", "venv", cls.folder / "venv"], check=True, timeout=120)
         install = [cls.python, "-m", "pip", "install", "-q", "--no-index", "--no-deps", "--disable-pip-version-check"]
         subprocess.run([*install, cls.wheel], check=True, timeout=120)
+        cls.worker_wheel = make_worker_wheel(cls.folder)
         (cls.site,) = (cls.folder / "venv/lib").glob("python*/site-packages")
         # torch is large, so this environment borrows torch and grpc from the tests. The package is in neither folder.
         found = [importlib.util.find_spec(name) for name in ("torch", "grpc")]
@@ -110,7 +127,7 @@ class Wheel(unittest.TestCase):
     def run_python(self, *arguments, **environment):
         return self.run_command(self.python, *arguments, **environment)
 
-    def run_command(self, *command, **environment):
+    def run_command(self, *command, code=0, **environment):
         clean = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
         done = subprocess.run(
             command,
@@ -121,19 +138,36 @@ class Wheel(unittest.TestCase):
             cwd=self.folder,
             check=False,
         )
-        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        return done.stdout
+        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+        return done.stdout if code == 0 else done.stderr
+
+    def install_worker(self, torch):
+        """Installs slackline-worker beside a link to the folder `torch`, until the test ends."""
+        pip = [self.python, "-m", "pip", "--disable-pip-version-check"]
+        subprocess.run([*pip, "install", "-q", "--no-index", "--no-deps", self.worker_wheel], check=True, timeout=120)
+        self.addCleanup(subprocess.run, [*pip, "uninstall", "-q", "-y", "slackline-worker"], check=True, timeout=120)
+        (self.site / "torch").symlink_to(torch)
+        self.addCleanup((self.site / "torch").unlink)
 
     def files(self):
         """Programs and libraries of the package."""
         return [path for part in ("slackline", "slackline.libs") for path in sorted((self.site / part).rglob("*"))
                 if path.is_file() and is_elf(path)]
 
+    def unpacked(self, wheel):
+        """Programs and libraries of a wheel."""
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        with zipfile.ZipFile(wheel) as packed:
+            packed.extractall(folder.name)
+        return [path for path in sorted(pathlib.Path(folder.name).rglob("*")) if path.is_file() and is_elf(path)]
+
     def test_older_systems_have_all_that_it_asks_for(self):
-        self.assertRegex(self.wheel.name, r"-manylinux_2_34_x86_64\.whl$")
-        found, seen = too_new(self.files())
-        self.assertEqual(found, [])
-        self.assertGreater(seen, 1000)
+        for wheel in (self.wheel, self.worker_wheel):
+            self.assertRegex(wheel.name, r"-manylinux_2_34_x86_64\.whl$")
+            found, seen = too_new(self.unpacked(wheel))
+            self.assertEqual(found, [])
+            self.assertGreater(seen, 1000)
 
     def test_its_libraries_are_in_it(self):
         self.assertRegex(self.wheel.name, r"-cp3\d+-(cp3\d+|abi3)-manylinux_\d+_\d+_\w+\.whl$")
@@ -144,11 +178,39 @@ class Wheel(unittest.TestCase):
         for path in libraries:
             missing = [name for name in needed(path) if name not in names and not EVERYWHERE.fullmatch(name)]
             self.assertEqual(missing, [], path)
-        with zipfile.ZipFile(self.wheel) as wheel:
-            licences = {name.rsplit("/", 1)[1] for name in wheel.namelist() if "dist-info/licenses/" in name}
-        self.assertIn("slackline", licences)
-        if pathlib.Path("/usr/share/doc/libssl3/copyright").exists():
-            self.assertLessEqual({"libssl3", "librocksdb-dev"}, licences)
+
+    def test_the_worker_brings_its_libraries_and_no_libtorch(self):
+        self.assertRegex(self.worker_wheel.name, r"-py3-none-manylinux_\d+_\d+_\w+\.whl$")
+        files = self.unpacked(self.worker_wheel)
+        names = {path.name for path in files}
+        self.assertLessEqual(set(WITH_TORCH), names)
+        outside = {name for path in files for name in needed(path) if name not in names and not EVERYWHERE.fullmatch(name)}
+        self.assertEqual(outside, {"libtorch_cpu.so", "libc10.so"})
+
+    def test_each_library_comes_with_its_licence(self):
+        for wheel, more in ((self.wheel, {"nanobind"}), (self.worker_wheel, {"torch"})):
+            names = wheels.read(wheel)
+            licences = {name.split("dist-info/licenses/")[1] for name in names if "dist-info/licenses/" in name}
+            self.assertLessEqual({"slackline", *more}, licences)
+            if pathlib.Path("/usr/share/doc/libssl3/copyright").exists():
+                self.assertLessEqual({"librocksdb-dev", "common-licenses/LGPL-2.1", "common-licenses/Apache-2.0"}, licences)
+                libraries = {wheels.original_name(name) for name in names if ".libs/" in name}
+                packages = wheels.packages_of(sorted(libraries))
+                self.assertGreater(len(packages), 10)
+                self.assertEqual((libraries - set(packages), set(packages.values()) - licences), (set(), set()))
+
+    def test_one_build_packed_twice_gives_the_same_bytes(self):
+        again = self.folder / "again"
+        again.mkdir()
+        before = os.umask(0o077)
+        try:
+            repeated = make_worker_wheel(again)
+        finally:
+            os.umask(before)
+        self.assertEqual(repeated.read_bytes(), self.worker_wheel.read_bytes())
+        # What the other wheel's last step does with what it is given.
+        wheels.write(dict(reversed(wheels.read(self.wheel).items())), again / self.wheel.name)
+        self.assertEqual((again / self.wheel.name).read_bytes(), self.wheel.read_bytes())
 
     def test_nothing_else_of_the_machine_is_loaded_and_nothing_meets_torch(self):
         for order in (("core", "others"), ("others", "core")):
@@ -198,6 +260,51 @@ class Wheel(unittest.TestCase):
         self.run_command(slackline, "resume", run, "--set", "training.epochs=3")
         self.assertEqual(json.loads((run / "summary.json").read_text())["epochs"], 3)
 
+    def test_without_the_worker_a_job_without_a_script_says_what_to_install(self):
+        job = self.folder / "built-in.yaml"
+        job.write_text("model: {kind: mlp}\n")
+        said = self.run_command(self.folder / "venv/bin/slackline", "check", "--for", "train", job, code=1)
+        self.assertRegex(said, r"found no slackline-worker in .*; pip install 'slackline\[worker\]' brings it")
+
+    @unittest.skipUnless(DATA.exists(), f"there is no {DATA}")
+    def test_the_worker_trains_with_the_torch_beside_it(self):
+        self.install_worker(pathlib.Path(importlib.util.find_spec("torch").origin).parent)
+        bin = self.folder / "venv/bin"
+        job, run = self.folder / "small.yaml", self.folder / "built-in"
+        job.write_text(SMALL)
+        self.run_command(bin / "slackline", "train", job, "--run-folder", run, "--set", "training.epochs=2")
+        summary = json.loads((run / "summary.json").read_text())
+        self.assertEqual(summary["state"], "done")
+        self.assertIn("Accuracy", self.run_command(bin / "slackline", "evaluate", run))
+        self.assertRegex(self.run_command(bin / "slackline-worker", "--version"), "^slackline-worker ")
+        self.run_command(bin / "slackline", "simulate", job, "--quiet", "--run-folder", self.folder / "simulated",
+                         "--set", "training.epochs=1")
+
+    def test_another_torch_is_refused_with_both_versions(self):
+        other = self.folder / "other/torch"
+        (other / "lib").mkdir(parents=True)
+        (other / "lib/libtorch_cpu.so").touch()
+        (other / "version.py").write_text("__version__ = '2.12.1+cpu'\n")
+        self.install_worker(other)
+        job = self.folder / "built-in.yaml"
+        job.write_text("model: {kind: mlp}\n")
+        bin = self.folder / "venv/bin"
+        wanted = re.search(r"Requires-Dist: torch==(\S+)", self.metadata(self.worker_wheel))[1]
+        for command in (["slackline", "check", "--for", "train", job], ["slackline", "simulate", job], ["slackline-worker", job]):
+            said = self.run_command(bin / command[0], *command[1:], code=1)
+            self.assertRegex(said, rf"built for LibTorch {re.escape(wanted)}, and .*/torch/lib has 2\.12\.1; pip install torch=={wanted}")
+        # Other commands need no worker.
+        self.run_command(bin / "slackline", "simulate", job, "--no-gradients", "--check")
+
+    def metadata(self, wheel):
+        return next(content for name, (_, content) in wheels.read(wheel).items() if name.endswith(".dist-info/METADATA")).decode()
+
+    def test_the_extra_brings_the_worker_of_the_same_version(self):
+        own, worker = self.metadata(self.wheel), self.metadata(self.worker_wheel)
+        self.assertRegex(own, r"(?m)^Requires-Dist: slackline-worker; extra == .worker.$")
+        version = re.search(r"(?m)^Version: (\S+)$", own)[1]
+        self.assertIn(f"\nRequires-Dist: slackline=={version}\n", worker)
+
     def test_its_programs_answer(self):
         version = self.run_python("-c", "import slackline; print(slackline.version())").split()[1]
         for name in PROGRAMS:
@@ -210,7 +317,7 @@ class Wheel(unittest.TestCase):
 
 def main():
     parser = argparse.ArgumentParser()
-    for option in ("--source", "--build"):
+    for option in ("--source", "--build", "--release"):
         parser.add_argument(option, required=True, type=os.path.abspath)
     parser.add_argument("tests", nargs="*")
     parser.parse_args(namespace=OPTIONS)
