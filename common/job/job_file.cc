@@ -129,15 +129,15 @@ job::Job Resolve(const job::Job& job) {
 
 std::string ToYaml(const job::Job& job) { return job_file::WriteYaml(Resolve(job)); }
 
-std::vector<JobSetting> SettingsOf(const job::Job& job) {
+std::vector<SettingView> SettingsOf(const job::Job& job) {
   job::Job plain;
   plain.mutable_model()->set_kind(job.model().kind());
   std::map<std::string, std::string> defaults;
-  for (JobSetting& setting : job_file::Flatten(Resolve(plain))) defaults[setting.key] = std::move(setting.value);
+  for (SettingView& setting : job_file::Flatten(Resolve(plain))) defaults[setting.key] = std::move(setting.value);
   // Which kind a job has is its own choice.
   if (job.model().kind() != job::Model().kind()) defaults.erase("model.kind");
-  std::vector<JobSetting> settings = job_file::Flatten(Resolve(job));
-  for (JobSetting& setting : settings) {
+  std::vector<SettingView> settings = job_file::Flatten(Resolve(job));
+  for (SettingView& setting : settings) {
     const auto found = defaults.find(setting.key);
     setting.is_default = found != defaults.end() && found->second == setting.value;
   }

@@ -29,14 +29,14 @@ job::Job Resolve(const job::Job& job);
 std::string ToYaml(const job::Job& job);
 
 // A setting of a job by its key, such as optimizer.lr or worker.groups[0].batch, with its value as in YAML.
-struct JobSetting {
+struct SettingView {
   std::string key;
   std::string value;
   // True if a job that sets only model.kind has the same value.
   bool is_default = false;
 };
 // Returns all settings, in the order of the schema.
-std::vector<JobSetting> SettingsOf(const job::Job& job);
+std::vector<SettingView> SettingsOf(const job::Job& job);
 // Returns a value that is equal for jobs that train the same way, in every process and on every machine. Excluded are
 // the place of the output and settings that may differ from host to host: output, network, data.path, worker.threads,
 // worker.cores, cluster.worker_restarts_max, and all of security except the mode.

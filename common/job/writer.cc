@@ -65,7 +65,7 @@ void WriteSection(const Message& message, const std::string& indent, std::string
   }
 }
 
-void AddSettings(const Message& message, const std::string& before, std::vector<JobSetting>& settings) {
+void AddSettings(const Message& message, const std::string& before, std::vector<SettingView>& settings) {
   const Reflection& reflection = *message.GetReflection();
   for (int i = 0; i < message.GetDescriptor()->field_count(); ++i) {
     const FieldDescriptor& field = *message.GetDescriptor()->field(i);
@@ -143,8 +143,8 @@ void ClearDefaults(Message& message) {
   }
 }
 
-std::vector<JobSetting> Flatten(const Message& message) {
-  std::vector<JobSetting> settings;
+std::vector<SettingView> Flatten(const Message& message) {
+  std::vector<SettingView> settings;
   AddSettings(message, "", settings);
   return settings;
 }

@@ -17,7 +17,7 @@ void SetDefaults(google::protobuf::Message& message);
 void ClearDefaults(google::protobuf::Message& message);
 
 // Returns every setting below `message`, in the order of the schema, with its value as in YAML. `is_default` is false.
-std::vector<JobSetting> Flatten(const google::protobuf::Message& message);
+std::vector<SettingView> Flatten(const google::protobuf::Message& message);
 
 // Returns every field of a resolved job, in the order of the schema.
 std::string WriteYaml(const job::Job& job);

@@ -54,7 +54,7 @@ std::string Tail(const std::string& text, bool from_begin) {
 
 std::string SettingsJson(const job::Job& job) {
   nlohmann::ordered_json settings = nlohmann::ordered_json::array();
-  for (const JobSetting& setting : SettingsOf(job)) {
+  for (const SettingView& setting : SettingsOf(job)) {
     settings.push_back({{"key", setting.key}, {"value", ValidText(setting.value)}, {"default", setting.is_default}});
   }
   return DumpJson(nlohmann::ordered_json({{"settings", std::move(settings)}}));

@@ -52,7 +52,7 @@ class Command(unittest.TestCase):
 
     def test_exception_of_a_script_of_a_node_is_the_reason(self):
         log = self.folder / "log"
-        with log.open("wb") as out:
+        with log.open("ab") as out:
             code = subprocess.run([SLACKLINE, "node-scripts", "2", "/usr/bin/env", "python3", "-c", "raise ValueError('no more')"],
                                   stdout=out, stderr=out, timeout=60).returncode
         self.assertEqual(code, 1)

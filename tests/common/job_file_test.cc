@@ -105,7 +105,7 @@ const Refusal kRefusals[] = {
     {"TargetsInARelativeFolder", "output: {targets_folder: targets}\n",
      "j.yaml:1: output.targets_folder: found 'targets'; allowed is an absolute path"},
     {"UnknownTracker", "output: {trackers: [wandb, neptune]}\n",
-     "j.yaml:1: output.trackers: found 'neptune'; allowed is one or a list in [ ], each one of wandb, mlflow"},
+     "j.yaml:1: output.trackers[1]: found 'neptune'; allowed is one of wandb, mlflow"},
     {"TrackersWithoutCurves", "output: {trackers: wandb, tensorboard: false}\n",
      "j.yaml:1: output.trackers: found a value together with false; allowed is only with output.tensorboard: true, "
      "whose event files have the curves (add --set output.trackers=[] to take the default back)"},
@@ -136,7 +136,8 @@ const Refusal kRefusals[] = {
      "j.yaml:1: worker.slowdown: found a list; allowed is a map in { }, each key a whole number from 0 to 4294967295, "
      "each value a number from 1 to 10000"},
     {"KeysOfMapEntriesAreNotSuggested", "worker: {value: 3}\n",
-     "j.yaml:1: found the unknown key 'worker.value'; allowed are devices, threads, slowdown, trace, stages, "
+     "j.yaml:1: found the unknown key 'worker.value'; allowed are devices, threads, slowdown, trace, trace_otlp, "
+     "stages, "
      "micro_batches, groups, cores, precision, loss_scale, loss_scale_growth_steps, channels_last, cudnn_benchmark, "
      "cuda_graphs, per_node, node_group"},
     {"Octal", "training: {epochs: 010}\n",

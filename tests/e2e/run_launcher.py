@@ -127,7 +127,7 @@ class Launcher(unittest.TestCase):
             (self.root / "mlflow.db").write_text("no store")
             again = TrainRun.resume(self.programs, run)
             self.addCleanup(again.close)
-            again.wait_for_training()
+            again.wait_for_training(int(run.rows()[-1]["samples"]) + 2000)
             again.process.send_signal(signal.SIGTERM)
             self.assertEqual(again.wait(), 1, again.diagnosis())
         self.assertIn("the trackers do not have the run: exit code 1", again.stderr())
