@@ -2,8 +2,11 @@
 
 #include <CLI/CLI.hpp>
 #include <memory>
+#include <string>
 
+#include "cli/base/complain.h"
 #include "cli/doctor/doctor.h"
+#include "cli/doctor/gpu_kit.h"
 #include "common/text/folder_name.h"
 #include "common/text/help.h"
 
@@ -13,23 +16,29 @@ namespace {
 const HelpText kDoctorHelp = {
     .example = "slackline doctor job.yaml",
     .most_used = "--set --run-folder --json",
-    .groups = {{"Measurements", "--parameters --disk-megabytes"}},
+    .groups = {{"Measurements", "--gpu --parameters --disk-megabytes"}},
     .text =
         "Checks this machine before a run: programs, data, credentials, limits, memory, processors, clock, disks, "
         "ports and GPUs. In a SLURM allocation it checks each node, the network between the nodes, and SLURM's own "
         "settings. It writes a small file where the run will write, and removes the file again.\n\n"
+        "With --gpu it runs a GPU kit instead: tests, gradients, and speed beside plain PyTorch on this machine's GPU, "
+        "in 8 minutes. Figures are in results.jsonl of --run-folder (default: gpu-results) as soon as they are "
+        "measured. The environment variable PYTHON names a Python with PyTorch. More: slackline help gpu.\n\n"
         "Exit codes: 0 no problems, with or without warnings; 1 problems; 2 wrong use.",
     .examples =
         "slackline doctor job.yaml --run-folder /scratch/runs/first\n"
         "slackline doctor job.yaml --parameters 25000000 --json\n"
+        "PYTHON=my-venv/bin/python slackline doctor --gpu gpu-kit\n"
         "salloc --nodes=4 slackline doctor job.yaml"};
 
 }  // namespace
 
 AddedCommand AddDoctor(CLI::App& app, const char* /*program*/) {
   const auto options = std::make_shared<DoctorOptions>();
+  const auto gpu_kit = std::make_shared<std::string>();
   CLI::App* command = app.add_subcommand("doctor", "Check a machine or an allocation before a run");
-  command->add_option("JOB", options->job_file, "Job file (YAML). Default: a job of default settings");
+  CLI::Option* const job =
+      command->add_option("JOB", options->job_file, "Job file (YAML). Default: a job of default settings");
   command
       ->add_option("--set", options->overrides,
                    "Change a setting of the job file, for example cluster.workers=4. May be repeated")
@@ -49,12 +58,24 @@ AddedCommand AddDoctor(CLI::App& app, const char* /*program*/) {
       ->capture_default_str()
       ->check(CLI::Range(1, 65536));
   command->add_flag("--json", options->json, "Print JSON");
+  CLI::Option* const gpu =
+      command
+          ->add_option("--gpu", *gpu_kit,
+                       "Run the GPU kit that was unpacked into FOLDER. Default: the kit that this program is part "
+                       "of, or gpu-kit")
+          ->type_name("FOLDER")
+          ->expected(0, 1)
+          ->excludes(job);
+  for (const char* other : {"--set", "--parameters", "--disk-megabytes", "--json"}) gpu->excludes(other);
   // The doctor passes these to the doctors of the other nodes.
   command->add_option("--report-to", options->report_to)->group("");
   command->add_option("--token", options->token)->group("");
   command->add_option("--nodes", options->nodes)->group("");
   SetHelp(*command, kDoctorHelp);
-  return {command, [options] { return Doctor(*options); }};
+  return {command, [=] {
+            if (gpu->count() == 0) return Doctor(*options);
+            return Complain(RunGpuKit(*gpu_kit, options->run_folder.empty() ? "gpu-results" : options->run_folder));
+          }};
 }
 
 }  // namespace slackline::cli::doctor

@@ -13,7 +13,7 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
-#include "common/ids.h"
+#include "common/base/ids.h"
 #include "parameter_server.pb.h"
 #include "ps/consistency/engine.h"
 

@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "common/check.h"
+#include "common/base/check.h"
 #include "scheduler/base/forgotten.h"
 
 namespace slackline::scheduler {

@@ -21,7 +21,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "common/ids.h"
+#include "common/base/ids.h"
 #include "google/protobuf/repeated_ptr_field.h"
 #include "scheduler/work/data_ranges.h"
 #include "scheduler_state.pb.h"

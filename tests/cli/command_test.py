@@ -406,6 +406,20 @@ class Command(unittest.TestCase):
         self.assertEqual(shown.returncode, 1)
         self.assertRegex(shown.stdout, r"^job slackline: failed at .* \(scheduler \(process \d+\) died: exit code 1; its last output: no memory today\)")
 
+    def test_the_doctor_runs_a_gpu_kit(self):
+        kit = self.folder / "kit"
+        missing = run("doctor", "--gpu", kit)
+        self.assertEqual(missing.returncode, 2)
+        self.assertIn(f"found no GPU kit in {kit}; scripts/gpu_kit", missing.stderr)
+        self.assertIn("and gpu-kit; scripts/gpu_kit", run("doctor", "--gpu").stderr)
+        kit.mkdir()
+        (kit / "kit.py").touch()
+        (kit / "run").write_text('#!/bin/sh\necho "with $@"\nexit 1\n')
+        (kit / "run").chmod(0o755)
+        result = run("doctor", "--gpu", kit, "--run-folder", "figures")
+        self.assertEqual((result.returncode, result.stdout), (1, f"{kit}/run --out figures\nwith --out figures\n"))
+        self.assertEqual([run("doctor", other, "--gpu", kit).returncode for other in ("job.yaml", "--json")], [2, 2])
+
     def test_the_doctor_says_what_is_missing_and_changes_nothing(self):
         job = self.write("data: {path: nowhere}\n")
         result = run("doctor", job, "--run-folder", self.folder / "run", "--json", "--disk-megabytes", "1")
