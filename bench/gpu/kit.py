@@ -52,6 +52,8 @@ def describe(context: Context) -> None:
         facts["nvidia_smi"] = subprocess.run(["nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader"],
                                              capture_output=True, text=True, timeout=PROBE_S).stdout.strip()
     context.add("facts", facts)
+    if context.has_gpu and not facts["gpus"]:
+        raise RuntimeError("PyTorch finds no GPU here; allowed is --device cpu, which runs what needs none")
 
 
 CHECKS = (
@@ -120,6 +122,8 @@ def main() -> int:
             result = run_check(check, context, min(left_s, 2 * check.takes_s) if context.has_gpu else left_s)
         context.write(result)
         failed |= result["state"] == "failed"
+        if failed and check.run is describe:
+            break
     return 1 if failed else 0
 
 

@@ -97,7 +97,9 @@ class Context:
             finally:
                 end(child)
         if code == SKIPPED:
-            raise Skip(tail(log, 300))
+            # Warnings of libraries may stand around it.
+            reason = re.search(r"SKIP: ([^\n]*)", log.read_text(errors="replace"))
+            raise Skip(reason[1] if reason else tail(log, 300))
         if code not in allowed:
             raise RuntimeError(f"{pathlib.Path(command[0]).name} ended with {code}: {tail(log)}")
         return log.read_text(errors="replace")

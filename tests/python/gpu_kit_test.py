@@ -5,6 +5,7 @@ import argparse
 import importlib.machinery
 import importlib.util
 import json
+import os
 import pathlib
 import shutil
 import signal
@@ -12,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import unittest.mock
 
 OPTIONS = argparse.Namespace()
 sys.dont_write_bytecode = True
@@ -102,6 +104,12 @@ class Runner(Kit):
         for check, end in ends.items():
             self.assertEqual(end["state"], "skipped", end)
             self.assertIn(SKIP[check], end["reason"])
+
+    def test_ends_at_once_where_pytorch_finds_no_gpu(self):
+        with unittest.mock.patch.dict(os.environ, CUDA_VISIBLE_DEVICES=""):
+            code, figures, ends = self.run_checks("machine", "settings", device="cuda:0")
+        self.assertEqual((code, list(ends), figures["machine"]["facts"]["gpus"]), (1, ["machine"], []))
+        self.assertIn("allowed is --device cpu", ends["machine"]["reason"])
 
     def test_a_check_that_fails_or_is_unknown(self):
         unknown = self.run_kit("--only", "nothing")
