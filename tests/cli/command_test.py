@@ -189,7 +189,7 @@ class Command(unittest.TestCase):
         self.assertFalse((self.folder / "run").exists())
 
     def test_an_unknown_command_is_named_with_those_that_exist(self):
-        known = ("train, status, resume, check, doctor, prepare, credentials, launch, slurm, placement, servers, checkpoint, "
+        known = ("train, status, resume, check, doctor, prepare, credentials, placement, launch, slurm, servers, checkpoint, "
                  "runs, checkpoints, export, evaluate, trace, track, compare, experiment, simulate, plan, help, completion\n")
         for word, found in (("dance", "found 'dance'; allowed is "),
                             ("statsu", "found 'statsu'; did you mean 'status'? Allowed is ")):
