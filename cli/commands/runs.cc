@@ -245,8 +245,6 @@ std::string RunsJson(const std::vector<ListedRun>& runs, absl::Time now) {
   return DumpJson(list, 2) + "\n";
 }
 
-namespace {
-
 int ListRuns(const std::string& folder, bool json) {
   const absl::StatusOr<std::vector<ListedRun>> runs = FindRuns(folder);
   if (!runs.ok()) return Complain(runs.status());
@@ -260,8 +258,6 @@ int ListRuns(const std::string& folder, bool json) {
   }
   return kExitDone;
 }
-
-}  // namespace
 
 AddedCommand AddRuns(CLI::App& app, const char* /*program*/) {
   const auto folder = std::make_shared<std::string>("runs");

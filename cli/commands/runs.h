@@ -43,6 +43,9 @@ std::string RenderRuns(const std::vector<ListedRun>& runs, absl::Time now);
 // Renders a JSON array. Figures that are not known are null.
 std::string RunsJson(const std::vector<ListedRun>& runs, absl::Time now);
 
+// Prints the table, or JSON. Returns the exit code.
+int ListRuns(const std::string& folder, bool json);
+
 AddedCommand AddRuns(CLI::App& app, const char* program);
 
 }  // namespace slackline::cli
