@@ -14,6 +14,7 @@ docs/python.md is the guide, docs/python-api.md the reference.
 """
 
 from ._cluster import LocalCluster, local_cluster
+from ._connect import connect
 from ._core import version
 from ._errors import (
     AbortedError,
@@ -36,7 +37,7 @@ from ._errors import (
 from ._optimizer import Optimizer
 from ._sampler import Sampler
 from ._stream import Stream
-from ._worker import Worker, connect
+from ._worker import Worker
 
 __all__ = [
     "AbortedError",

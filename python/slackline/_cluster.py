@@ -16,9 +16,10 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, Callable, Iterator, Optional, Sequence, Union
 
+from ._connect import connect
 from ._ending import describe
 from ._errors import AbortedError, DeadlineExceededError, InvalidArgumentError, NotFoundError
-from ._worker import Worker, connect
+from ._worker import Worker
 
 PathLike = Union[str, "os.PathLike[str]"]
 
