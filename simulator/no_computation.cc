@@ -1,6 +1,7 @@
 #include "simulator/no_computation.h"
 
 #include "worker/model/layout.h"
+#include "worker/settings/loaded_job.h"
 
 namespace slackline::simulator {
 

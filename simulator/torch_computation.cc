@@ -13,6 +13,7 @@
 #include "simulator/step_task.h"
 #include "worker/base/gradient_norm.h"
 #include "worker/evaluation/evaluator.h"
+#include "worker/settings/loaded_job.h"
 
 namespace slackline::simulator {
 namespace {

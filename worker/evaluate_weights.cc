@@ -10,6 +10,7 @@
 #include "worker/evaluation/evaluator.h"
 #include "worker/machine/devices.h"
 #include "worker/model/weights/load_weights.h"
+#include "worker/settings/loaded_job.h"
 
 namespace slackline::worker {
 namespace {

@@ -44,6 +44,7 @@
 #include "worker/scheduler_link/scheduler_images.h"
 #include "worker/settings/container.h"
 #include "worker/settings/job_config.h"
+#include "worker/settings/loaded_job.h"
 #include "worker/stop_signals.h"
 
 namespace slackline::worker {

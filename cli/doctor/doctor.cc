@@ -24,6 +24,7 @@
 #include "worker/model/layout.h"
 #include "worker/settings/job_checks.h"
 #include "worker/settings/job_config.h"
+#include "worker/settings/loaded_job.h"
 
 namespace slackline::cli::doctor {
 namespace {

@@ -222,7 +222,7 @@ TEST_F(RunFolderTest, FiguresOfAScriptHaveColumns) {
       "live_workers";
   Report report;
   {
-    auto run = RunFolder::Create(Path(), job, wall_);
+    auto run = RunFolderWriter::Create(Path(), job, wall_);
     ASSERT_TRUE((*run)->Write(report, wall_).ok());
     report.train_values = {{"perplexity", 21.5}};
     ASSERT_TRUE((*run)->Write(report, wall_).ok());
@@ -233,7 +233,7 @@ TEST_F(RunFolderTest, FiguresOfAScriptHaveColumns) {
   const std::string before =
       absl::StrCat(header, ",train/perplexity,test/bleu\n", row, ",,\n", row, ",21.5,\n", row, ",21.5,0.25\n");
   EXPECT_EQ(Read(Path() + "/metrics.csv"), before);
-  auto run = RunFolder::Reopen(Path(), job, wall_);
+  auto run = RunFolderWriter::Reopen(Path(), job, wall_);
   report.train_values.clear();
   ASSERT_TRUE((*run)->Write(report, wall_).ok());
   EXPECT_EQ(Read(Path() + "/metrics.csv"), absl::StrCat(before, row, ",,0.25\n"));
@@ -245,7 +245,7 @@ TEST_F(RunFolderTest, FiguresOfAScriptHaveColumns) {
 }
 
 TEST_F(RunFolderTest, FiguresOfAScriptHaveNotAnyNumberOfColumns) {
-  auto run = RunFolder::Create(Path(), Resolve(job::Job()), wall_);
+  auto run = RunFolderWriter::Create(Path(), Resolve(job::Job()), wall_);
   for (size_t i = 0; i < 2 * MetricsFile::kNamedMax; ++i) {
     Report report;
     report.train_values = {{absl::StrCat("a", i), 1}};
@@ -258,7 +258,7 @@ TEST_F(RunFolderTest, FiguresOfAScriptHaveNotAnyNumberOfColumns) {
 }
 
 TEST_F(RunFolderTest, EpochsHaveColumnsForFiguresOfAScript) {
-  auto run = RunFolder::Create(Path(), Resolve(job::Job()), wall_);
+  auto run = RunFolderWriter::Create(Path(), Resolve(job::Job()), wall_);
   EpochFigures first, second;
   first.epoch = 1;
   second.epoch = 2;

@@ -21,7 +21,7 @@ wire::HeartbeatRequest MakeGoodbye(const WorkerMembership& life, const StepTotal
 wire::GetShardMapRequest MakeMapRequest(JobId job);
 wire::NextTaskRequest MakeTaskRequest(const WorkerMembership& life, const StepTotals& progress, RangeId range_done,
                                       double samples_per_second);
-wire::LeasePartsRequest MakePartsRequest(const Membership& life, const StreamFacts& stream, uint32_t wanted,
+wire::LeasePartsRequest MakePartsRequest(const WorkerMembership& life, const StreamFacts& stream, uint32_t wanted,
                                          const std::vector<PartPosition>& reached);
 void AddPositions(const std::vector<PartPosition>& positions,
                   google::protobuf::RepeatedPtrField<wire::PartPosition>& out);

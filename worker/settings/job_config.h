@@ -87,12 +87,4 @@ WorkerConfig MakeWorkerConfig(const job::Job& job, const WorkerIdentity& self, u
 //   kInvalidArgument  a class without images has no balanced weight
 absl::StatusOr<ModelSpec> FitModel(const WorkerConfig& config, const images::Dataset& train);
 
-// The images of a job, and the model that fits them.
-struct LoadedJob : images::JobData {
-  ModelSpec spec = {};
-};
-// Reads the images, which may come from `peers`, and fits the model.
-//   kNotFound, kInvalidArgument  the data cannot be read or does not fit the model
-absl::StatusOr<LoadedJob> LoadJob(const WorkerConfig& config, images::ImagePeers* peers = nullptr);
-
 }  // namespace slackline::worker
