@@ -170,7 +170,8 @@ class Job {
       const worker::RangeWork& work = range->work;
       // The records of a stream are in its parts: the range is only their number.
       return nb::make_tuple("range", work.epoch, work.batch_size,
-                            stream_ ? nb::object(nb::int_(work.end - work.begin)) : nb::cast(range->samples), work.begin);
+                            stream_ ? nb::object(nb::int_(work.end - work.begin)) : nb::cast(range->samples),
+                            work.begin);
     }
     if (const auto* evaluation = std::get_if<worker::EvaluationWork>(&*task)) {
       evaluation_ = *evaluation;
