@@ -121,8 +121,9 @@ class Launcher(unittest.TestCase):
         with unittest.mock.patch.dict(os.environ, PYTHONPATH=str(fakes)):
             run = self.start("output.trackers=[wandb, mlflow]")
             self.stop(run)
-            (told,) = (self.root / "wandb").glob("offline-run-*/told.jsonl")
-            self.assertIn('"summary/state": "stopped"', told.read_text())
+            told = list((self.root / "wandb").glob("offline-run-*/told.jsonl"))
+            self.assertEqual(len(told), 1, run.stderr() + run.diagnosis())
+            self.assertIn('"summary/state": "stopped"', told[0].read_text())
             self.assertRegex(run.stderr(), r"wandb: .*; send it with: wandb sync ")
             (self.root / "mlflow.db").write_text("no store")
             again = TrainRun.resume(self.programs, run)
