@@ -132,6 +132,7 @@ class StatusPage(unittest.TestCase):
         self.until(page, f"status.curve.time_s.length > {points + 2}")
         self.assertEqual(page.inner_text("#connection"), "connected, live")
         self.logarithm(page)
+        self.settings_and_logs(page)
         page.wait_for_selector("#staleness-chart rect")
         page.wait_for_selector("#accuracy-chart .good")
         self.assertEqual(page.locator("#workers tbody tr").count(), 3)
@@ -210,8 +211,9 @@ class StatusPage(unittest.TestCase):
 
     def logarithm(self, page):
         """Of the loss: a decade is as high as another one, whatever the button says."""
-        page.click("#loss-log")
-        self.assertEqual(page.get_attribute("#loss-log", "aria-pressed"), "true")
+        button = "button[data-chart=loss]"
+        page.click(button)
+        self.assertEqual(page.get_attribute(button, "aria-pressed"), "true")
         self.assertEqual(page.evaluate("logTicks(0.4, 3)"), [0.5, 1, 2])
         self.assertEqual(page.evaluate("logTicks(0.0005, 50)"), [0.001, 0.01, 0.1, 1, 10])
         self.assertEqual(page.evaluate("logTicks(1.4, 1.9)"), page.evaluate("ticks(1.4, 1.9, 5)"))
@@ -222,8 +224,19 @@ class StatusPage(unittest.TestCase):
         # A value of 0 is nowhere.
         (high, middle), (low,) = lines
         self.assertAlmostEqual(middle - high, low - middle, delta=0.2)
-        page.click("#loss-log")
-        self.assertEqual(page.get_attribute("#loss-log", "aria-pressed"), "false")
+        page.click(button)
+        self.assertEqual(page.get_attribute(button, "aria-pressed"), "false")
+
+    def settings_and_logs(self, page):
+        page.click("#settings > summary")
+        self.until(page, "document.querySelectorAll('#settings-default tr').length > 50")
+        self.assertIn("cluster.workers", page.text_content("#settings-set"))
+        page.click("#logs > summary")
+        self.until(page, "document.querySelector('#log-name').options.length >= 6")
+        page.select_option("#log-name", "worker-1")
+        self.until(page, "document.querySelector('#log-text').textContent.includes('worker-1')")
+        page.click("#logs > summary")
+        page.click("#settings > summary")
 
     def hostile(self, page):
         took = page.evaluate(HOSTILE, 1000)
