@@ -36,7 +36,8 @@ class FakeServer : private wire::ParameterServer::Service {
   void set_hook(Hook hook) ABSL_LOCKS_EXCLUDED(mutex_);
   // Sets the largest payload, which Welcome allows and into which pulls are cut.
   void set_chunk_bytes(uint32_t bytes) { chunk_bytes_ = bytes; }
-  void set_protocol(uint32_t major, uint32_t minor) {
+  void set_protocol(uint32_t major, uint32_t minor) ABSL_LOCKS_EXCLUDED(mutex_) {
+    absl::MutexLock lock(&mutex_);
     protocol_major_ = major;
     protocol_minor_ = minor;
   }
@@ -89,8 +90,8 @@ class FakeServer : private wire::ParameterServer::Service {
   Hook hook_ ABSL_GUARDED_BY(mutex_);
   wire::Encoding pull_encoding_ ABSL_GUARDED_BY(mutex_) = wire::ENCODING_FP32;  // encoding of the last Hello
   uint32_t chunk_bytes_ = 1 << 20;
-  uint32_t protocol_major_ = 0;  // 0: it says none
-  uint32_t protocol_minor_ = 0;
+  uint32_t protocol_major_ ABSL_GUARDED_BY(mutex_) = 0;  // 0: it says none
+  uint32_t protocol_minor_ ABSL_GUARDED_BY(mutex_) = 0;
   std::string address_;
   std::unique_ptr<grpc::Server> server_;
 };
