@@ -124,7 +124,9 @@ void OtlpSpans::Add(const Trace::News& news, absl::Time now, absl::Time wall, bo
     span["startTimeUnixNano"] = absl::StrCat(begin_ns);
     span["endTimeUnixNano"] = absl::StrCat(begin_ns + std::max<int64_t>(0, absl::ToInt64Nanoseconds(event.length)));
     const bool named = !overlaps && event.row <= news.rows.size();
-    span["attributes"] = {Attribute("thread.name", named ? news.rows[event.row - 1] : kOwnRow)};
+    // A list of one in braces is that one itself for some compilers.
+    span["attributes"] =
+        nlohmann::ordered_json::array({Attribute("thread.name", named ? news.rows[event.row - 1] : kOwnRow)});
     spans_.push_back(span.dump());
   }
 }
