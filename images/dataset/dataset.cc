@@ -207,7 +207,7 @@ std::vector<uint32_t> BalancedOrder(absl::Span<const uint32_t> labels, uint64_t 
   std::map<uint32_t, std::vector<uint32_t>> classes;
   for (uint32_t i = 0; i < size; ++i) classes[labels[i]].push_back(i);
   SplitMix64 random(SplitMix64(seed).Next() + epoch);
-  // What the division leaves over goes to other classes in each epoch.
+  // Samples that the division leaves over go to other classes in each epoch.
   std::vector<uint32_t> places(classes.size());
   std::iota(places.begin(), places.end(), 0);
   Shuffle(random, absl::MakeSpan(places));

@@ -20,14 +20,6 @@ constexpr absl::string_view kStep = "step";
 constexpr char kScope[] = "slackline.worker.trace";
 constexpr int kInternal = 1, kClient = 3;
 
-// SplitMix64 (Steele et al. 2014): another number for each number.
-uint64_t Mixed(uint64_t number) {
-  number += 0x9e3779b97f4a7c15;
-  number = (number ^ (number >> 30)) * 0xbf58476d1ce4e5b9;
-  number = (number ^ (number >> 27)) * 0x94d049bb133111eb;
-  return number ^ (number >> 31);
-}
-
 nlohmann::ordered_json Attribute(const char* key, const std::string& value) {
   return {{"key", key}, {"value", {{"stringValue", value}}}};
 }
@@ -50,7 +42,7 @@ std::vector<std::optional<size_t>> Parents(const std::vector<TraceEvent>& events
 
 std::string OtlpSpans::NewId(size_t digits) {
   std::string id;
-  while (id.size() < digits) absl::StrAppend(&id, absl::Hex(Mixed(seed_ + ++ids_) | 1, absl::kZeroPad16));
+  while (id.size() < digits) absl::StrAppend(&id, absl::Hex(ids_.Next() | 1, absl::kZeroPad16));
   return id;
 }
 

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "common/base/split_mix.h"
 #include "worker/base/trace.h"
 
 namespace slackline::worker {
@@ -28,7 +29,7 @@ class OtlpSpans {
 
   // `seed` makes ids that no other process has.
   OtlpSpans(std::string process, std::string job, uint64_t seed)
-      : process_(std::move(process)), job_(std::move(job)), seed_(seed) {}
+      : process_(std::move(process)), job_(std::move(job)), ids_(seed) {}
 
   // Adds events, whose times are those of SteadyTime. `now` and `wall` are the same moment by SteadyTime and by the
   // wall clock. With `all`, no event waits any longer.
@@ -46,7 +47,7 @@ class OtlpSpans {
   uint64_t dropped() const { return dropped_; }
 
  private:
-  // What the trainer did at one time.
+  // Span of the trainer that holds the events that begin in it.
   struct Top {
     absl::Time begin;
     absl::Time end;
@@ -63,8 +64,7 @@ class OtlpSpans {
 
   const std::string process_;
   const std::string job_;
-  const uint64_t seed_;
-  uint64_t ids_ = 0;
+  SplitMix64 ids_;
   std::vector<TraceEvent> held_;
   std::deque<Top> tops_;
   std::deque<std::string> spans_;

@@ -4,22 +4,23 @@
 #include <unordered_set>
 
 #include "common/base/check.h"
+#include "common/base/split_mix.h"
 #include "images/base/random_order.h"
 
 namespace slackline::worker {
 namespace {
 
 // Of one round: mixed step by step, so that no two of them add up to a third.
-images::SplitMix64 RandomOf(const LocalRange& range, uint64_t round) {
+SplitMix64 RandomOf(const LocalRange& range, uint64_t round) {
   uint64_t state = range.seed;
   for (const uint64_t part : {uint64_t{range.worker.value()}, uint64_t{range.range.value()}, round}) {
-    state = images::SplitMix64(state).Next() + part;
+    state = SplitMix64(state).Next() + part;
   }
-  return images::SplitMix64(images::SplitMix64(state).Next());
+  return SplitMix64(SplitMix64(state).Next());
 }
 
 // `count` different ones of `size` images (Floyd; Bentley and Floyd 1987), in random order.
-std::vector<uint32_t> Draw(uint64_t count, uint64_t size, images::SplitMix64& random) {
+std::vector<uint32_t> Draw(uint64_t count, uint64_t size, SplitMix64& random) {
   std::vector<uint32_t> drawn;
   std::unordered_set<uint32_t> taken;
   for (uint64_t last = size - count; last < size; ++last) {
@@ -43,7 +44,7 @@ std::vector<uint32_t> LocalImages(const LocalConfig& config, const LocalRange& r
   std::vector<uint32_t> rounds;
   for (uint64_t begin = 0; begin < images.size();) {
     const uint64_t size = LocalRoundSamples(config, range.batch_size, images.size() - begin);
-    images::SplitMix64 random = RandomOf(range, begin);
+    SplitMix64 random = RandomOf(range, begin);
     const absl::Span<const uint32_t> own = images.subspan(begin, size);
     std::vector<uint32_t> task(own.begin(), own.end());
     if (config.subset_samples > 0) {
