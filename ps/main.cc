@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/address.h"
+#include "common/job/command_options.h"
 #include "common/job/job_file.h"
 #include "common/job/job_timeouts.h"
 #include "common/log/log_format.h"
@@ -39,15 +40,9 @@ namespace {
 constexpr int kExitFailed = 1;
 constexpr int kExitUsage = 2;
 
-struct Flags {
-  std::string job_file;
-  std::vector<std::string> overrides;
-  std::string scheduler;
+struct Flags : MemberOptions {
   std::string listen;
-  std::string name = absl::StrCat("ps-", getpid());
-  std::string topology;
   std::optional<uint32_t> link_mbit;
-  bool supervised = false;
 };
 
 // A scheduler that is started again finds its servers still there.
@@ -82,10 +77,10 @@ absl::StatusOr<std::unique_ptr<Sequencer>> StartSequencer(const SequencerOptions
                                          });
 }
 
-// Whoever ends the job may tell all its processes at once: the last checkpoint needs this one.
+// Waits for the job's last checkpoint, which needs this server: a supervisor may stop all processes of a job at once.
 void AwaitLastCheckpoint(Ending& ending, const Registration& registered, const job::Job& job,
                          const Timeouts& timeouts) {
-  // In this time a heartbeat says so.
+  // A heartbeat reports the end of the job within this time.
   if (ending.AwaitAnother(timeouts.notice()) || !registered.job_ended()) return;
   log::Info("the job has ended; this server waits for the last checkpoint before it stops");
   ending.AwaitAnother(timeouts.worker_dead() + absl::Seconds(job.checkpoint().timeout_s()));
@@ -146,33 +141,18 @@ int Main(int argc, char** argv) {
   rpc::PrepareProcess();
   rpc::SilenceGrpcLogButRefusals();
   Flags flags;
+  flags.name = absl::StrCat("ps-", ::getpid());
   CLI::App app("Parameter server of one job: holds shards of the model and applies the optimizer.", "slackline-ps");
   app.set_version_flag("--version", VersionText("slackline-ps"));
-  app.add_option("JOB", flags.job_file, "Job file (YAML), the same for all processes of the job")->required();
-  app.add_option("--scheduler", flags.scheduler,
-                 "Address of the scheduler, or the file scheduler.address (a path with a /)")
-      ->required()
-      ->type_name("HOST:PORT|FILE")
-      ->check(PlaceMistake);
-  app.add_option("--set", flags.overrides,
-                 "Change a setting of the job file, for example optimizer.lr=0.1. May be repeated")
-      ->type_name("KEY=VALUE")
-      ->allow_extra_args(false);
+  AddMemberOptions(app, flags, "Name in logs and messages, unique among the servers")->required();
   app.add_option("--listen", flags.listen,
                  "Address to listen on. Port 0 takes the first free port of network.ports, or any free port")
       ->type_name("HOST:PORT")
       ->check(AddressMistake);
-  app.add_option("--name", flags.name, "Name in logs and messages, unique among the servers")
-      ->type_name("NAME")
-      ->check(MemberNameMistake);
-  app.add_option("--topology", flags.topology,
-                 "Place in the network: switches from the top down, then the node, as in SLURM_TOPOLOGY_ADDR")
-      ->type_name("SWITCH.NODE");
   app.add_option("--link-mbit", flags.link_mbit,
                  "Speed of the network link of this machine; a faster server gets more shards. 0: not known. Default: "
                  "the speed that the network interface reports")
       ->type_name("MBIT");
-  app.add_flag("--supervised", flags.supervised, "Ignore SIGTERM; the supervisor of this process sends SIGINT");
   std::string kill_at;
   // Not in --help: it is for tests.
   app.add_option("--kill-at", kill_at)->group("");

@@ -21,6 +21,7 @@
 #include "absl/time/clock.h"
 #include "common/base/address.h"
 #include "common/checkpoint/folder.h"
+#include "common/job/command_options.h"
 #include "common/job/job_file.h"
 #include "common/job/job_timeouts.h"
 #include "common/log/log_format.h"
@@ -79,11 +80,8 @@ std::optional<Options> ParseOptions(int argc, char** argv, int& exit_code) {
   CLI::App app("Scheduler of one job: places shards, distributes training data, and ends the job.",
                "slackline-scheduler");
   app.set_version_flag("--version", VersionText("slackline-scheduler"));
-  app.add_option("JOB", options.job_file, "Job file (YAML)")->required();
-  app.add_option("--set", options.overrides,
-                 "Change a setting of the job file, for example optimizer.lr=0.1. May be repeated")
-      ->type_name("KEY=VALUE")
-      ->allow_extra_args(false);
+  AddJobFile(app, options.job_file);
+  AddOverrides(app, options.overrides);
   app.add_option("--listen", options.listen, "Address to listen on. Default: network.listen and a free port")
       ->type_name("HOST:PORT")
       ->check(AddressMistake);

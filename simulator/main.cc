@@ -12,6 +12,7 @@
 
 #include <CLI/CLI.hpp>
 #include "absl/time/clock.h"
+#include "common/job/command_options.h"
 #include "common/job/job_file.h"
 #include "common/job/job_timeouts.h"
 #include "common/log/log_format.h"
@@ -135,12 +136,8 @@ int Main(int argc, char** argv) {
   Flags flags;
   CLI::App app("Run a job in virtual time, in one process, with the real engine, optimizers and gradients.",
                "slackline simulate");
-  app.add_option("JOB", flags.job_file, "Job file (YAML)")->required();
-  app.add_option("--set", flags.overrides,
-                 "Change a setting of the job file, for example cluster.workers=64. May be repeated")
-      ->type_name("KEY=VALUE")
-      ->expected(1)
-      ->take_all();
+  AddJobFile(app, flags.job_file);
+  AddOverrides(app, flags.overrides, "cluster.workers=64");
   app.add_option("--run-folder", flags.run_folder,
                  "Folder for the results, new or empty. Default: output.folder, or runs/NAME-DATE-TIME")
       ->type_name("FOLDER");

@@ -17,6 +17,7 @@
 #include "absl/strings/strip.h"
 #include "common/base/address.h"
 #include "common/http/http_post.h"
+#include "common/job/command_options.h"
 #include "common/job/job_file.h"
 #include "common/job/job_kinds.h"
 #include "common/log/log_format.h"
@@ -50,16 +51,10 @@
 namespace slackline::worker {
 namespace {
 
-struct Flags {
-  std::string job_file;
-  std::string scheduler;
-  std::string name;
-  std::vector<std::string> overrides;
-  std::string topology = {};
+struct Flags : MemberOptions {
   std::optional<uint32_t> group = {};
   std::string seat = {};
   uint32_t container_cpus = 0;
-  bool supervised = false;
   bool check_devices = false;
   WeightsToEvaluate evaluate = {};
 };
@@ -339,24 +334,10 @@ int Main(int argc, char** argv) {
   rpc::PrepareProcess();
   rpc::SilenceGrpcLog();
   HoldStopSignals();
-  Flags flags{.job_file = "", .scheduler = "", .name = absl::StrCat("worker-", ::getpid()), .overrides = {}};
+  Flags flags;
+  flags.name = absl::StrCat("worker-", ::getpid());
   CLI::App app("Worker of one job: computes gradients and pushes them to the servers.", "slackline-worker");
-  app.add_option("JOB", flags.job_file, "Job file (YAML), the same for all processes of the job")->required();
-  app.add_option("--scheduler", flags.scheduler,
-                 "Address of the scheduler, or the file scheduler.address (a path with a /)")
-      ->type_name("HOST:PORT|FILE")
-      ->check(PlaceMistake);
-  app.add_option("--set", flags.overrides,
-                 "Change a setting of the job file, for example optimizer.lr=0.1. May be repeated")
-      ->type_name("KEY=VALUE")
-      ->take_all()
-      ->allow_extra_args(false);
-  app.add_option("--name", flags.name, "Name in logs, metrics and on the status page")
-      ->type_name("NAME")
-      ->check(MemberNameMistake);
-  app.add_option("--topology", flags.topology,
-                 "Place in the network: switches from the top down, then the node, as in SLURM_TOPOLOGY_ADDR")
-      ->type_name("SWITCH.NODE");
+  AddMemberOptions(app, flags, "Name in logs, metrics and on the status page");
   app.add_option("--group", flags.group, "Index in worker.groups of this worker's group, from 0. For jobs with groups")
       ->type_name("NUMBER");
   CLI::Option* const seat =
@@ -371,7 +352,6 @@ int Main(int argc, char** argv) {
       ->type_name("PROCESSORS")
       ->check(CLI::Range(1, 65536))
       ->excludes(seat);
-  app.add_flag("--supervised", flags.supervised, "Ignore SIGTERM; the supervisor of this process sends SIGINT");
   app.add_flag("--check-devices", flags.check_devices,
                "Only check whether this machine has the GPUs that the job names");
   CLI::Option* const weights =

@@ -24,6 +24,7 @@
 #include "cli/base/signals.h"
 #include "cli/commands/checkpoints.h"
 #include "cli/run/report.h"
+#include "common/job/command_options.h"
 #include "common/text/help.h"
 #include "scheduler.pb.h"
 
@@ -183,12 +184,7 @@ AddedCommand AddEvaluate(CLI::App& app, const char* /*program*/) {
       ->check(CLI::IsMember({"train", "validation", "test"}));
   command->add_option("--out", options->out, "Also write report.json and confusion.csv into this folder")
       ->type_name("FOLDER");
-  command
-      ->add_option("--set", options->overrides,
-                   "Change a setting of the job file, for example data.path=other. May be repeated")
-      ->type_name("KEY=VALUE")
-      ->take_all()
-      ->allow_extra_args(false);
+  AddOverrides(*command, options->overrides, "data.path=other");
   SetHelp(*command, kEvaluateHelp);
   return {command, [options] { return Evaluate(*options); }};
 }

@@ -2,26 +2,12 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
-#include <string>
-#include <vector>
 
 #include "cli/commands/status.h"
 #include "cli/run/script.h"
+#include "common/job/command_options.h"
 
 namespace slackline::cli {
-
-inline void AddJobFile(CLI::App& command, std::string& job_file) {
-  command.add_option("JOB", job_file, "Job file (YAML)")->required();
-}
-
-inline void AddOverrides(CLI::App& command, std::vector<std::string>& overrides) {
-  command
-      .add_option("--set", overrides, "Change a setting of the job file, for example optimizer.lr=0.1. May be repeated")
-      ->type_name("KEY=VALUE")
-      ->expected(1)
-      ->allow_extra_args(false)
-      ->take_all();
-}
 
 inline void AddQuiet(CLI::App& command, bool& quiet) { command.add_flag("--quiet", quiet, "Show only the result"); }
 

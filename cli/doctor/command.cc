@@ -7,6 +7,7 @@
 #include "cli/base/complain.h"
 #include "cli/doctor/doctor.h"
 #include "cli/doctor/gpu_kit.h"
+#include "common/job/command_options.h"
 #include "common/text/folder_name.h"
 #include "common/text/help.h"
 
@@ -39,12 +40,7 @@ AddedCommand AddDoctor(CLI::App& app, const char* /*program*/) {
   CLI::App* command = app.add_subcommand("doctor", "Check a machine or an allocation before a run");
   CLI::Option* const job =
       command->add_option("JOB", options->job_file, "Job file (YAML). Default: a job of default settings");
-  command
-      ->add_option("--set", options->overrides,
-                   "Change a setting of the job file, for example cluster.workers=4. May be repeated")
-      ->type_name("KEY=VALUE")
-      ->expected(1)
-      ->take_all();
+  AddOverrides(*command, options->overrides, "cluster.workers=4");
   command
       ->add_option("--run-folder", options->run_folder,
                    "Folder in which the run will write. Default: output.folder, or runs")

@@ -77,7 +77,7 @@ ALLOWED = {
         "scheduler/(base/message_json|record/run_summary|service/scrape_targets|status/page_data)\\.cc",
         "worker/(base/(otlp_spans|trace)|evaluation/evaluator|model/weights/(load_weights|safetensors))\\.cc", "tests/.*",
     ],
-    "cli11": ["cli/.*", "common/text/help\\.cc", "ps/main\\.cc", "worker/main\\.cc", "scheduler/main\\.cc", "simulator/main\\.cc", "bench/.*"],
+    "cli11": ["cli/.*", "common/(text/help|job/command_options)\\.cc", "ps/main\\.cc", "worker/main\\.cc", "scheduler/main\\.cc", "simulator/main\\.cc", "bench/.*"],
     # Its vectors stay in the files of kernels; a test goes through the instruction sets.
     "highway": ["common/(codec|optimizer)/kernels\\.cc", "tests/each_target\\.h"],
     "python": ["python/src/.*"],
