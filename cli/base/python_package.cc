@@ -6,6 +6,7 @@
 #include <system_error>
 
 #include "absl/strings/str_cat.h"
+#include "cli/base/sibling.h"
 
 namespace slackline::cli {
 namespace {
@@ -21,16 +22,16 @@ std::string Interpreter(const std::string& wanted, const fs::path& shared) {
 }  // namespace
 
 absl::StatusOr<std::vector<std::string>> PackageCommand(const std::string& package, const std::string& python) {
-  std::error_code error;
-  const fs::path program = fs::read_symlink("/proc/self/exe", error);
-  if (error) return absl::InternalError("cannot tell where this program is: /proc/self/exe is not readable");
-  const fs::path shared = program.parent_path().parent_path() / "share" / "slackline";
+  const absl::StatusOr<fs::path> program = Sibling("slackline");
+  if (!program.ok()) return program.status();
+  const fs::path shared = program->parent_path().parent_path() / "share" / "slackline";
   const fs::path folder = shared / "python" / package;
+  std::error_code error;
   if (!fs::exists(folder / "__main__.py", error)) {
     return absl::InternalError(
         absl::StrCat("there is no Python package ", folder.string(), "; install all of Slackline under one prefix"));
   }
-  return std::vector<std::string>{Interpreter(python, shared), folder, "--slackline", program};
+  return std::vector<std::string>{Interpreter(python, shared), folder, "--slackline", *program};
 }
 
 }  // namespace slackline::cli

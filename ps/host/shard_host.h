@@ -139,7 +139,6 @@ class ShardHost {
   const Version& version() const { return version_; }
   // Returns a checksum of the weights as they are now. Requires: seeded().
   uint64_t Checksum() const;
-  const Optimizer& optimizer() const { return state_.optimizer(); }
   // Names of the arrays: ShardState::arrays().
   const std::vector<std::string>& arrays() const { return state_.arrays(); }
   bool seeded() const { return state_.seeded(); }
