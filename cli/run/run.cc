@@ -93,8 +93,7 @@ int Run::Follow() {
     const absl::Time now = SteadyTime().Now();
     if (status.ok()) {
       last_answer = now;
-      status_ = *status;
-      begun_ = begun_ || status_.state() == wire::JOB_TRAINING || status_.state() == wire::JOB_DONE;
+      Take(*status);
       // Again where a scheduler that was started again has another one.
       if (!options_.quiet && status_.page() != page_said_) progress_.Say(absl::StrCat("Status page: ", status_.page()));
       page_said_ = status_.page();
@@ -109,6 +108,14 @@ int Run::Follow() {
     const bool heard = !trouble_maybe_done_ || last_answer > trouble_since_ || !processes_.scheduler_runs();
     if (!trouble_.empty() && now >= trouble_deadline_ && heard) return Broken(trouble_);
   }
+}
+
+void Run::Take(const wire::GetStatusReply& status) {
+  status_ = status;
+  if (!first_samples_) first_samples_ = status.samples_done();
+  // A job that was stopped soon after its beginning may not have been seen in training.
+  begun_ = begun_ || status.state() == wire::JOB_TRAINING || status.state() == wire::JOB_DONE ||
+           status.samples_done() > *first_samples_;
 }
 
 absl::StatusOr<wire::GetStatusReply> Run::AskScheduler() {
@@ -278,7 +285,7 @@ void Run::AwaitEnd(absl::Duration most, const std::function<void()>& tell) {
     const absl::Time now = SteadyTime().Now();
     if (status.ok()) {
       last_answer = now;
-      status_ = *status;
+      Take(*status);
       progress_.ShowEvents(status_);
       if (!HasEnded(status_)) tell();
     } else {

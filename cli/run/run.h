@@ -68,6 +68,8 @@ class Run {
   // Records what happened to the processes. Only the first trouble is kept: later ones are its consequences.
   void Watch();
   absl::StatusOr<wire::GetStatusReply> AskScheduler();
+  // Notes an answer of the scheduler.
+  void Take(const wire::GetStatusReply& status);
   // True if somebody has removed the run folder. Several looks in a row must find it missing, so that a short absence
   // does not count.
   bool FolderIsGone();
@@ -117,6 +119,8 @@ class Run {
   ProgressDisplay progress_;
   std::string page_said_;
   bool begun_ = false;
+  // Samples that were trained before this run, such as those of a checkpoint.
+  std::optional<uint64_t> first_samples_;
   bool left_ = false;
   bool hurried_ = false;
   int signals_left_ = 1;  // stop signals until the run waits for nobody
