@@ -24,6 +24,8 @@ BATCH = 8
 WAIT_S = 120
 # Lengths of the files: none is a multiple of the batch, and one is empty.
 FILES = (61, 43, 0, 85, 1, 58, 70)
+# Such a model has no push that a kill cuts in two.
+ONE_SHARD = "cluster: {shards_per_server: 1}\n"
 
 SCRIPT = r"""
 import os, signal, sys
@@ -46,7 +48,10 @@ def seek(path, position):
 
 
 def train(address, job, folder, options):
-    """Trains all files of the folder. `dies_after`: number of steps after which it kills itself."""
+    """Trains all files of the folder.
+
+    Options: dies_after, number of steps after which it kills itself; waits_for, a file without which it takes no second step.
+    """
     records, files = sum(FILES), sorted(str(path) for path in pathlib.Path(folder).glob("*.txt"))
     model = nn.Embedding(records, 1)
     nn.init.zeros_(model.weight)
@@ -68,6 +73,8 @@ def train(address, job, folder, options):
                 break
             if worker.clock == 1:
                 print("has begun", flush=True)
+                while not os.path.exists(options.get("waits_for", "/")):
+                    threading.Event().wait(0.01)
         print(f"{worker.name}: {worker.clock} steps, {worker.reason}", flush=True)
 
 
@@ -141,11 +148,13 @@ class Base(package_test.Base):
 class Streams(Base):
     def check_kill(self, servers=1, text="", **options):
         """Two of three workers are killed, and no record is lost or trained twice."""
+        died = self.folder / "died"
         with self.open(text, servers=servers, workers=3) as cluster:
-            steady = self.start(cluster, "steady", **options)
+            steady = self.start(cluster, "steady", waits_for=str(died), **options)
             killed = [self.start(cluster, f"killed-{steps}", dies_after=steps, **options) for steps in (2, 4)]
             for one in killed:
                 self.check_ends(one, -signal.SIGKILL)
+            died.touch()
             self.check_ends(steady)
         self.check_trained()
 
@@ -159,12 +168,12 @@ class Streams(Base):
         self.check_kill(servers=2, seeks=True)
 
     def test_killed_worker_with_pushes_in_flight(self):
-        self.check_kill(text="wire: {window: 3}\n")
+        self.check_kill(text=f"wire: {{window: 3}}\n{ONE_SHARD}")
 
     def test_worker_that_is_killed_at_any_moment(self):
-        # With one shard no push is cut in two.
-        with self.open("cluster: {shards_per_server: 1}\n", workers=3) as cluster:
-            steady = self.start(cluster, "steady", pause_s=0.05)
+        died = self.folder / "died"
+        with self.open(ONE_SHARD, workers=3) as cluster:
+            steady = self.start(cluster, "steady", waits_for=str(died))
             killed = [self.start(cluster, f"killed-{number}", pause_s=0.002) for number in range(2)]
             for number, one in enumerate(killed):
                 log = self.folder / f"killed-{number}.log"
@@ -173,13 +182,16 @@ class Streams(Base):
                 threading.Event().wait(random.uniform(0, 0.05))
                 one.kill()
                 one.wait()
+            died.touch()
             self.check_ends(steady)
         self.check_trained()
 
     def test_worker_that_leaves_in_the_middle(self):
+        left = self.folder / "left"
         with self.open() as cluster:
-            steady = self.start(cluster, "steady")
+            steady = self.start(cluster, "steady", waits_for=str(left))
             self.check_ends(self.start(cluster, "leaver", leaves_after=3, num_workers=1))
+            left.touch()
             self.check_ends(steady)
         self.check_trained()
 
