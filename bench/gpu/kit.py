@@ -118,7 +118,7 @@ def main() -> int:
         if left_s < check.takes_s:
             result = {"check": check.name, "state": "skipped", "reason": "too little time was left"}
         else:
-            # Without a GPU a check takes what the CPU needs.
+            # A CPU may need any share of the time that is left.
             result = run_check(check, context, min(left_s, 2 * check.takes_s) if context.has_gpu else left_s)
         context.write(result)
         failed |= result["state"] == "failed"

@@ -34,7 +34,7 @@ class Context:
     out: pathlib.Path
     device: str
     environment: dict[str, str] = field(default_factory=dict)
-    # Of the check that runs: its name, and the time.monotonic() at which it must be over.
+    # Name of the check that runs, and the time.monotonic() at which it must be over.
     check: str = ""
     deadline: float = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)

@@ -20,7 +20,7 @@ import slackline
 IMAGES = 256
 # float32 has 1.2e-7; backward of convolutions adds in any order.
 TOLERANCE = 1e-4
-# What differs by that may be rounded to either side: fp16 has 4.9e-4, and bfloat16 3.9e-3.
+# Values that differ by TOLERANCE may be rounded to either side: fp16 has 4.9e-4, and bfloat16 3.9e-3.
 HALF_TOLERANCE = 1e-2
 LEARNING_RATE = 0.05  # also in the job
 # Steps whose loss is infinite, from 1; for --scaler.

@@ -27,7 +27,7 @@ def take_part(rank: int, folder: str, device: str) -> None:
         "DistributedDataParallel": nn.parallel.DistributedDataParallel,
         "torch.compile": torch.compile,
     }
-    # It joins no job: the optimizer refuses before.
+    # The worker joins no job: the optimizer refuses before.
     worker = slackline.connect("127.0.0.1:1", f"{folder}/job.yaml", log="nothing")
     said = {}
     for name, wrap in wrappers.items():

@@ -51,7 +51,7 @@ AddedCommand AddPackage(CLI::App& app, const char* name, const char* what, const
 }
 
 int Simulate(const std::vector<std::string>& arguments) {
-  // Without gradients the simulator needs no LibTorch, and a wheel's own starts at once.
+  // A simulation without gradients needs no LibTorch, and a wheel's own simulator starts at once.
   const bool gradients = !absl::c_linear_search(arguments, "--no-gradients");
   absl::StatusOr<std::filesystem::path> program = Sibling(gradients ? kTorchSimulator : kSimulator);
   if (absl::IsNotFound(program.status())) program = Sibling(kSimulator);

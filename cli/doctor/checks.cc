@@ -22,7 +22,7 @@
 namespace slackline::cli::doctor {
 namespace {
 
-// The same limit as in ps/service/shard_table_install.cc.
+// ps/service/shard_table_install.cc has the same limit.
 constexpr uint64_t kOtherDescriptors = 128;
 // Connections, files and what RocksDB keeps open; a job of 2 servers with 8 shards and 2 workers ran with 64 and not
 // with 48.

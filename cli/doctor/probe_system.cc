@@ -30,7 +30,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// As nvml.h has them; 0 is success everywhere.
+// Declares functions as nvml.h does; each returns 0 for success.
 void AskNvml(GpuFacts& facts) {
   const DynamicLibrary nvml("libnvidia-ml.so.1");
   auto* init = nvml.Find<int()>("nvmlInit_v2");
@@ -65,7 +65,7 @@ std::string NcclVersion() {
 GpuFacts ProbeGpu(const std::filesystem::path& root) {
   GpuFacts facts;
   std::error_code error;
-  // Without the driver NVML would only say so, and NCCL has nothing to run on.
+  // A machine without the driver has no NVML, and nothing for NCCL to run on.
   if (!std::filesystem::exists(root / "proc/driver/nvidia", error)) return facts;
   AskNvml(facts);
   facts.nccl = NcclVersion();

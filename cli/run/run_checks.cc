@@ -65,7 +65,7 @@ absl::Status AskWorker(const fs::path& worker, const job::Job& job, const fs::pa
   return absl::FailedPreconditionError(said.empty() ? absl::StrCat("slackline-worker: ", end->Describe()) : said);
 }
 
-// As the job file writes it, its default where it is not set.
+// Returns the field's value, or its default, in the form of the job file.
 std::string FieldText(const job::Model& model, const google::protobuf::FieldDescriptor& field) {
   if (!field.is_repeated()) return job_file::ScalarText(model, field);
   std::vector<std::string> items;

@@ -116,7 +116,7 @@ std::function<int()> AddSubmit(CLI::App& slurm) {
   command.add_option("SBATCH", options->sbatch, "Options for sbatch, after --");
   SetHelp(command, kSubmitHelp);
   return [options] {
-    // With --resume the first of the options for sbatch takes the place of the job file.
+    // A --resume without a job file leaves the first option for sbatch in its place.
     if (options->resume && options->job_file.starts_with("-")) {
       options->sbatch.insert(options->sbatch.begin(), std::exchange(options->job_file, ""));
     }

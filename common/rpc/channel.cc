@@ -48,7 +48,7 @@ class HandlerSink : public absl::LogSink {
 
 void Install() {
   static const bool installed = [] {
-    // Until Abseil is initialised, it writes all of its log to stderr.
+    // Abseil writes all of its log to stderr until it is initialised.
     absl::InitializeLog();
     absl::SetStderrThreshold(absl::LogSeverityAtLeast::kFatal);
     absl::AddLogSink(new HandlerSink);  // for as long as the process lives

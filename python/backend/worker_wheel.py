@@ -16,10 +16,10 @@ import tempfile
 
 import wheels
 
-# As they are called beside the package's own programs, which have a simulator without LibTorch.
+# Programs of the build by their names in the wheel. The package's own simulator has no LibTorch, and the shorter name.
 PROGRAMS = {"slackline-worker": "slackline-worker", "slackline-simulator": "slackline-simulator-torch"}
 TREE = "slackline/programs"
-# From the folder of the programs.
+# Path from the folder of the programs to LibTorch.
 TORCH = "../../../torch/lib"
 
 METADATA = """\

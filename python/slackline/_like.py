@@ -8,14 +8,14 @@ import torch
 from torch import nn
 
 _KINDS: dict[type, str] = {torch.optim.SGD: "sgd", torch.optim.Adam: "adam", torch.optim.AdamW: "adamw"}
-# What only changes how torch computes a step.
+# Settings that only change how torch computes a step.
 _HARMLESS = ("foreach", "fused", "capturable", "param_names")
 # Settings that the servers have for all groups together, and those that they have for each.
 _FOR_ALL = ("momentum", "nesterov", "betas", "eps", "decoupled_weight_decay")
 _BY_GROUP = ("lr", "weight_decay")
 # Settings that the servers' optimizers have with this value only.
 _FIXED = {"dampening": 0, "amsgrad": False, "maximize": False, "differentiable": False}
-# What a script cannot change while the servers train.
+# Settings that a script cannot change while the servers train.
 KEPT = (*_FOR_ALL, "weight_decay", *_FIXED)
 
 
@@ -63,7 +63,7 @@ class Like:
         """Raises where a group has a setting that the servers do not."""
         for key, value in group.items():
             where = f"{self._called} with {key}={value} in param_groups[{number}]"
-            # Without momentum, torch does not use it.
+            # torch does not use dampening if momentum is 0.
             unused = key == "dampening" and group["momentum"] == 0
             if key in _FIXED and value != _FIXED[key] and not unused:
                 raise ValueError(f"found {where}; allowed is {key}={_FIXED[key]}: the servers' optimizer has no other")

@@ -44,7 +44,7 @@ class NodeJob:
         self.is_open = False
         # Samples of the range that all processes have taken.
         self.taken = 0
-        # What the script has given to set_optimizer().
+        # Argument of set_optimizer().
         self._like: Message = {}
         self._pushes: list[torch.Tensor] = []
         # The step that all have agreed on, and how many of its samples are this process's.

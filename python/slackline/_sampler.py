@@ -29,7 +29,7 @@ class Sampler(torch.utils.data.Sampler[int]):
 
     def __iter__(self) -> Iterator[int]:
         worker = self._worker
-        # What an earlier iteration has drawn, and nobody has stepped on, is drawn again.
+        # Samples that an earlier iteration drew, and no step used, are drawn again.
         worker._drawn = worker._taken
         while not worker.done:
             if worker._stepped >= len(worker._samples) and not worker._next_range():

@@ -86,7 +86,7 @@ class Stream(torch.utils.data.IterableDataset[Record], Generic[Record]):
         self._read = read
         self._seeks = seeks
         self.samples = samples
-        # Of the pass over the loader that begins: one for each of its processes.
+        # Leases of the pass over the loader that begins: one for each of its processes.
         self._leases: Sequence[Lease] | None = None
 
     def fingerprint(self) -> int:
@@ -255,7 +255,7 @@ class Loop(Generic[Record]):
                 yield batch.batch
                 if worker.done or self._joined_again():
                     return read
-                # Between two steps: no gradient is under way.
+                # No gradient is under way between two steps.
                 if worker._taken > taken and worker._stepped >= len(worker._samples) and not self._has_work():
                     return read
                 if worker._places is not places:

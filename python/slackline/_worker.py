@@ -46,7 +46,7 @@ class Worker:
 
     def __init__(self, job: _core.Job, name: str) -> None:
         self._job: Union[_core.Job, NodeJob] = job
-        # The same as `_job` if several processes are one worker; else None.
+        # `_job` if several processes are one worker; else None.
         self._node: Optional[NodeJob] = None
         self.name = name
         self.local_rank = 0

@@ -18,7 +18,7 @@ namespace {
 // Longest time between two ticks that counts as a delay, in T: ticks come every T / 2 or more often. A longer one is a
 // sleep of this machine.
 constexpr int kSleepHeartbeats = 4;
-// The same if servers have backups, where 3 T of silence are death: a shorter sleep and T between heartbeats stay below
+// Limit if servers have backups, where 3 T of silence are death: a shorter sleep and T between heartbeats stay below
 // 3 T.
 constexpr int kSleepHeartbeatsReplicated = 1;
 // Names in one message.

@@ -1,4 +1,4 @@
-// What the status page shows besides the status, when somebody asks for it: settings of the job, and the ends of logs.
+// Data that the status page asks for when somebody opens it: settings of the job, and the ends of logs.
 #pragma once
 
 #include <optional>

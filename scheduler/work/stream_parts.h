@@ -88,7 +88,7 @@ class StreamParts {
   uint32_t next_pass_ = 0;
   std::map<Part, uint64_t> free_;  // with the position to go on from
   std::map<uint64_t, Lent> leased_;
-  // What each server said of a fenced worker that holds parts.
+  // Reports of each server about fenced workers that hold parts.
   std::map<Holder, std::map<ServerId, wire::FencedWorker>> fenced_;
 };
 

@@ -45,7 +45,7 @@ TEST(Split, FractionsAreReadOrRefused) {
 // For many classes of random sizes: nobody is lost, no class is off by more than one image and what was carried to it,
 // and the whole is off by less than one.
 TEST(Split, CountsAreStratifiedAndExactAsAWhole) {
-  images::SplitMix64 random(1);
+  SplitMix64 random(1);
   for (int round = 0; round < 300; ++round) {
     std::vector<uint64_t> classes(1 + random.Below(40));
     for (uint64_t& count : classes) count = random.Below(random.Below(2) == 0 ? 5 : 1000);

@@ -104,7 +104,7 @@ TEST(RenderCount, GroupsOfThree) {
   EXPECT_EQ(RenderCount(1234567), "1,234,567");
 }
 
-// What a ProgressDisplay wrote to its stream.
+// Output of a ProgressDisplay.
 class Written {
  public:
   Written() : file_(std::tmpfile()), out_(::fileno(file_)) {}

@@ -149,7 +149,7 @@ class Lightning(Base):
                 twin.note_gradients()
 
             def on_train_batch_end(self, *args):
-                # That of the step, although the library's schedulers have been stepped since.
+                # The rate is still the step's, although the library has stepped its schedulers since.
                 twin.step(self.optimizers().param_groups[0]["lr"])
 
         twin = Twin(Regression())

@@ -208,7 +208,7 @@ class Wheel(unittest.TestCase):
         finally:
             os.umask(before)
         self.assertEqual(repeated.read_bytes(), self.worker_wheel.read_bytes())
-        # What the other wheel's last step does with what it is given.
+        # The other wheel's last step gives the same bytes whatever the order of its files.
         wheels.write(dict(reversed(wheels.read(self.wheel).items())), again / self.wheel.name)
         self.assertEqual((again / self.wheel.name).read_bytes(), self.wheel.read_bytes())
 

@@ -10,7 +10,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// Of scripts; `named`: settings of the optimizer that the job file names.
+// Returns a job of scripts whose file names the settings `named` of the optimizer.
 job::Job OfScripts(const job::Optimizer& named = {}) {
   job::Job job;
   job.mutable_model()->set_kind(job::Model::EXTERNAL);
