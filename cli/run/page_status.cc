@@ -32,6 +32,7 @@ void FillProgress(const wire::JobProgress& from, wire::GetStatusReply& reply) {
   reply.set_samples_done(from.samples_done());
   reply.set_samples_total(from.samples_total());
   reply.set_samples_per_second(from.samples_per_second());
+  reply.set_tokens_per_sample(from.tokens_per_sample());
   reply.set_step(from.steps());
   if (from.has_loss()) reply.set_loss(from.loss());
   if (from.has_train_accuracy()) reply.set_train_accuracy(from.train_accuracy());

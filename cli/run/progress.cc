@@ -45,7 +45,9 @@ std::string Starting(const wire::GetStatusReply& status) {
 // The figures, the most important first. Loss, accuracy and named figures are those of training.
 std::vector<std::string> Figures(const wire::GetStatusReply& status) {
   std::vector<std::string> figures;
-  figures.push_back(absl::StrCat(RenderCount(status.samples_per_second()), " samples/s"));
+  const uint32_t tokens = status.tokens_per_sample();
+  figures.push_back(tokens > 0 ? absl::StrCat(RenderCount(tokens * status.samples_per_second()), " tokens/s")
+                               : absl::StrCat(RenderCount(status.samples_per_second()), " samples/s"));
   figures.push_back(status.has_loss() ? absl::StrFormat("train loss %.3f", status.loss()) : "train loss -");
   const std::string& metric = status.metric().name();
   for (const wire::NamedValue& value : status.train_values()) {

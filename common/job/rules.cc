@@ -298,6 +298,14 @@ class Rules : private RuleBook {
     }
   }
 
+  void Tokens(const job::Job& job) {
+    const uint32_t tokens = job.training().tokens_per_sample();
+    if (tokens > 0 && !RunsScripts(job)) {
+      Refuse("training.tokens_per_sample", absl::StrCat(tokens, " with model.kind: ", FactsOf(job.model()).name),
+             "0, or more with model.kind: external: the other models' samples are images");
+    }
+  }
+
   void Evaluations(const job::Training& training, const job::Checkpoint& checkpoint) {
     const job::EarlyStopping& early = training.early_stopping();
     const bool some = training.evaluate_every_epochs() > 0 || training.evaluate_every_samples() > 0;
@@ -534,6 +542,7 @@ void CheckRules(const job::Job& job, const std::string& name, const Origins& ori
   rules.Guard(job.guard(), FactsOf(job.consistency()));
   rules.Training(job.training());
   rules.Metric(job);
+  rules.Tokens(job);
   rules.Evaluations(job.training(), job.checkpoint());
   rules.Local(job);
   CheckPathRules(job, name, origins, mistakes);

@@ -59,6 +59,7 @@ void ViewProgress(const RunningJob& job, absl::Time now, wire::JobProgress& out)
   out.set_samples_total(total);
   CopyFigures(job.progress.totals(), out);
   out.set_samples_per_second(rate);
+  out.set_tokens_per_sample(job.config.job.training().tokens_per_sample());
   out.set_elapsed_s(job.phase.ElapsedSeconds(now));
   if (const auto left = job.SecondsLeft(now)) out.set_seconds_left(*left);
   if (latest.loss) out.set_loss(*latest.loss);

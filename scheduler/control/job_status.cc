@@ -68,6 +68,7 @@ void FillProgress(const RunningJob& job, absl::Time now, wire::GetStatusReply& r
   reply.set_samples_total(total);
   reply.set_step(job.progress.totals().steps());
   reply.set_samples_per_second(samples_per_second);
+  reply.set_tokens_per_sample(job.config.job.training().tokens_per_sample());
   reply.set_seconds_left(job.SecondsLeft(now).value_or(0));
   reply.set_elapsed_seconds(job.phase.ElapsedSeconds(now));
   if (latest.loss) reply.set_loss(*latest.loss);

@@ -88,6 +88,7 @@ RunSummary MakeSummary(const RunningJob& job) {
   summary.epochs = settings.training().epochs();
   summary.epochs_done = job.tasks ? job.tasks->ranges().epochs_done() : 0;
   summary.epoch_samples = job.shards.layout().train_samples * PassesOfPush(settings);
+  summary.tokens_per_sample = settings.training().tokens_per_sample();
   summary.time_s = job.phase.ElapsedSeconds(job.time.Now());
   summary.train_s = job.phase.ElapsedSeconds(std::min(job.time.Now(), job.phase.trained));
   summary.totals = job.progress.totals();

@@ -131,6 +131,8 @@ std::string ToJson(const RunSummary& summary) {
                {"steps", summary.totals.steps()},
                {"samples_per_second", Ratio(static_cast<double>(summary.totals.samples()), summary.train_s)},
                {"loss", Number(summary.loss)}};
+  const uint32_t tokens = summary.tokens_per_sample;
+  json["tokens"] = tokens > 0 ? Json(uint64_t{tokens} * summary.totals.samples()) : Json(nullptr);
   AddAccuracy(summary.evaluations, json);
   json["metric"] = Metric(summary.metric);
   json["top5_accuracy"] = Number(summary.top5_accuracy);

@@ -44,6 +44,8 @@ struct RunSummary {
   uint32_t epochs_done = 0;
   // Number of samples in an epoch, counted like `samples`.
   uint64_t epoch_samples = 0;
+  // training.tokens_per_sample of the job.
+  uint32_t tokens_per_sample = 0;
   double time_s = 0;
   // Time without the final evaluation.
   double train_s = 0;

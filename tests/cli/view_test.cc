@@ -62,6 +62,12 @@ TEST(RenderProgress, FitsTheWidth) {
   }
 }
 
+TEST(RenderProgress, CountsTokens) {
+  wire::GetStatusReply status = Training();
+  status.set_tokens_per_sample(256);
+  EXPECT_THAT(RenderProgress(status, 120), ::testing::HasSubstr("15,675,996 tokens/s  train loss"));
+}
+
 TEST(RenderProgress, SaysWhatItWaitsFor) {
   wire::GetStatusReply status;
   status.set_state(wire::JOB_STARTING);

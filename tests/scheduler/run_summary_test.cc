@@ -10,7 +10,7 @@ using Json = nlohmann::json;
 
 TEST(RunSummary, WhatWasNeverMeasuredIsNull) {
   const Json json = Json::parse(ToJson({}));
-  for (const char* key : {"loss", "test_accuracy", "test_loss", "best_test_accuracy", "top5_accuracy", "energy"}) {
+  for (const char* key : {"loss", "test_accuracy", "test_loss", "best_test_accuracy", "top5_accuracy", "energy", "tokens"}) {
     EXPECT_TRUE(json.at(key).is_null()) << key;
   }
   EXPECT_EQ(json.at("samples_per_second"), 0);
@@ -39,12 +39,14 @@ TEST(RunSummary, RatesAndMeansAreOfTheWholeRun) {
   summary.time_s = 5;
   summary.train_s = 4;
   summary.totals.set_samples(1000);
+  summary.tokens_per_sample = 64;
   summary.totals.set_staleness_sum(10);
   summary.totals.set_staleness_answers(4);
   summary.staleness.AddToBucket(2, 3);
   summary.staleness.Add(100);
   const Json json = Json::parse(ToJson(summary));
   EXPECT_EQ(json.at("samples_per_second"), 250);
+  EXPECT_EQ(json.at("tokens"), 64000);
   EXPECT_EQ(json.at("staleness").at("mean"), 2.5);
   EXPECT_EQ(json.at("staleness").at("histogram"), Json::parse("[[2, 3], [64, 1]]"));
 }

@@ -114,7 +114,8 @@ function showProgress() {
   const figures = [
     ['Epoch', progress.epoch + ' of ' + progress.epochs],
     ['Done', percent(fraction, 0)],
-    ['Samples/s', count(progress.samples_per_second)],
+    ...(progress.tokens_per_sample > 0 ? [['Tokens', short(progress.tokens_per_sample * progress.samples_done)],
+      ['Tokens/s', count(progress.tokens_per_sample * progress.samples_per_second)]] : [['Samples/s', count(progress.samples_per_second)]]),
     ['Train loss', progress.loss === null ? '-' : lossText(progress.loss)],
     ...(measuresMap() || (own && progress.train_accuracy === null) ? [] : [['Train accuracy', percent(progress.train_accuracy)]]),
     ...(showsAccuracy ? [[measuresMap() ? 'Test mAP' : 'Test accuracy', percent(progress.test_accuracy)]]
