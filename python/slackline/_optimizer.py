@@ -323,7 +323,7 @@ class Optimizer(torch.optim.Optimizer):
             inverse = float(1 / scale.double())
             gradients = [one.grad for one in self._parameters if one.grad is not None]
             with torch.no_grad():
-                torch._foreach_mul_(gradients, inverse)
+                torch._foreach_mul_(gradients, inverse)  # pyright: ignore[reportPrivateImportUsage]
         return False
 
     @property
