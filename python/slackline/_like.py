@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Mapping, Sequence
+from typing import Any, Callable, Mapping, Sequence, cast
 
 import torch
 from torch import nn
@@ -72,6 +72,17 @@ class Like:
                     f"found {where} and {key}={first[key]} in param_groups[0]; allowed is one value: groups of the servers "
                     f"differ in {' and '.join(_BY_GROUP)}"
                 )
+
+
+def without_schedule(like: torch.optim.Optimizer) -> torch.optim.Optimizer:
+    """Makes an optimizer as `like` was before schedulers were made for it. Returns those that the servers do not have as they are."""
+    if type(like) not in _KINDS:
+        return like
+    groups = [{key: value for key, value in group.items() if key != "initial_lr"} for group in like.param_groups]
+    for group, scheduled in zip(groups, like.param_groups):
+        group["lr"] = scheduled.get("initial_lr", scheduled["lr"])
+    make = cast(Callable[..., torch.optim.Optimizer], type(like))
+    return make(groups, lr=groups[0]["lr"])
 
 
 def _check_new(like: torch.optim.Optimizer) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Callable, Generator, Generic, Iterable, I
 
 import torch
 import torch.utils.data
+from torch.utils.data._utils import worker as loader_process
 
 from ._errors import FailedPreconditionError
 
@@ -107,7 +108,7 @@ class Stream(torch.utils.data.IterableDataset[Record], Generic[Record]):
         if index < len(self._leases):
             if process is not None:
                 # A data set inside, such as one of Hugging Face, would leave most of the part to the other processes.
-                torch.utils.data._utils.worker._worker_info = None
+                loader_process._worker_info = None
             lease = self._leases[index]
             for position, value in enumerate(self._records(lease), lease.records):
                 yield _Read(lease.number, position, value)

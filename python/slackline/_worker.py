@@ -130,7 +130,7 @@ class Worker:
     def progress(self) -> float:
         """Share of the job's samples that lie before this worker's next step, from 0 to 1: the job's, whoever trains them, also
         after a restart or a resume. Never decreases. 0 before the first sample is drawn."""
-        return min(1.0, self._place / (self.epochs * len(self._sampler))) if self._sampler else 0.0
+        return min(1.0, self._place / (self.epochs * self._samples_of_epoch)) if self._samples_of_epoch else 0.0
 
     @property
     def batch_size(self) -> int:
@@ -412,7 +412,16 @@ class Worker:
     def _note_place(self) -> None:
         # Samples that are handed out again, after a worker has died, lie before others.
         stepped = self._stepped if self._node is None else self._node.taken
-        self._place = max(self._place, self._epoch * len(self._sampler or ()) + self._begin + stepped)
+        self._place = max(self._place, self._epoch * self._samples_of_epoch + self._begin + stepped)
+
+    @property
+    def _data(self) -> Sampler | Stream[Any] | None:
+        return self._sampler or self._stream
+
+    @property
+    def _samples_of_epoch(self) -> int:
+        """0 as long as the worker has no data."""
+        return 0 if self._data is None else self._data.samples
 
     @property
     def _given(self) -> int:
@@ -494,7 +503,7 @@ class Worker:
     # --- what the sampler calls ---
 
     def _open(self) -> None:
-        data = self._sampler or self._stream
+        data = self._data
         if self._optimizer is None or data is None:
             missing = "slackline.Optimizer(model, worker)" if self._optimizer is None else "worker.sampler(len(data))"
             raise FailedPreconditionError(f"a worker joins with a model and data: make a {missing} first")

@@ -14,7 +14,8 @@ import package_test
 from needs import needs
 from package_test import Base, DataLoader, data, main, nn, slackline, torch
 
-JOB = "optimizer: {lr: 0.5}\nconsistency: {mode: bsp}\n"
+BSP = "consistency: {mode: bsp}\n"
+JOB = "optimizer: {lr: 0.5}\n" + BSP
 SAMPLES = 48
 STEPS = 2 * SAMPLES // 8  # of the job
 CLIP = 0.01
@@ -32,6 +33,12 @@ class Regression(nn.Module):
         return {"loss": ((self.layer(x) - labels) ** 2).mean()}
 
 
+def stream(worker, items):
+    """Of two parts, each with half of the items."""
+    half = len(items) // 2
+    return worker.stream((0, half), lambda begin: iter(items[begin : begin + half]), samples=len(items))
+
+
 class Twin:
     """Takes the steps that the servers should take: those of torch.optim.SGD, with the gradients and rates of a Trainer."""
 
@@ -42,7 +49,9 @@ class Twin:
         self.gradients = []
 
     def note_gradients(self):
-        self.gradients = [one.grad.detach().clone() for one in self.model.parameters()]
+        self.gradients = [
+            torch.zeros_like(one) if one.grad is None else one.grad.detach().clone() for one in self.model.parameters()
+        ]
         self.norms.append(math.sqrt(sum(float((one**2).sum()) for one in self.gradients)))
 
     def step(self, rate):
@@ -70,8 +79,8 @@ def cosine(step, warmup, lr):
 @needs("transformers")
 @needs("accelerate")
 class Transformers(Base):
-    def train(self, job=JOB, **arguments):
-        """Twin and output of a worker by these arguments."""
+    def train(self, job=JOB, like=None, streams=False, **arguments):
+        """Twin and output of a worker by these arguments. `like` is the learning rate of an optimizer of the script's."""
         from transformers import TrainerCallback, TrainingArguments
 
         from slackline.integrations.transformers import SlacklineTrainer
@@ -89,10 +98,13 @@ class Transformers(Base):
         with self.brief_cluster(job) as cluster, cluster.connect(log="warning") as worker:
             options = TrainingArguments(str(self.folder), report_to="none", logging_steps=1, use_cpu=True, **arguments)
             said = io.StringIO()
-            evaluations = {"eval_dataset": items} if "eval_strategy" in arguments else {}
+            more = {"eval_dataset": items} if "eval_strategy" in arguments else {}
+            if like is not None:
+                more["optimizers"] = (torch.optim.SGD(twin.model.parameters(), lr=like), None)
+            train = stream(worker, items) if streams else items
             with contextlib.redirect_stdout(said):
-                trainer = SlacklineTrainer(worker=worker, model=twin.model, args=options, train_dataset=items, callbacks=[Watch],
-                                           **evaluations)  # fmt: skip
+                trainer = SlacklineTrainer(worker=worker, model=twin.model, args=options, train_dataset=train, callbacks=[Watch],
+                                           **more)  # fmt: skip
                 trainer.train()
             self.assertEqual(worker.reason, "training is complete")
             self.assertEqual(worker.progress, 1.0)
@@ -115,6 +127,36 @@ class Transformers(Base):
         twin, _ = self.train(max_grad_norm=0, learning_rate=0.25, warmup_steps=3)
         twin.check(self, [linear(step, 3, 0.25) for step in range(STEPS)], math.inf)
 
+    def test_optimizer_of_the_script(self):
+        twin, _ = self.train(BSP, like=0.25, max_grad_norm=CLIP)
+        twin.check(self, [0.25] * STEPS, CLIP)
+
+    def test_optimizer_of_the_script_with_a_schedule(self):
+        with self.assertWarnsRegex(UserWarning, "^learning_rate=1.0 changes nothing: the rates are those of optimizers="):
+            twin, _ = self.train(BSP, like=0.25, learning_rate=1.0, warmup_steps=3, max_grad_norm=CLIP)
+        twin.check(self, [linear(step, 3, 0.25) for step in range(STEPS)], CLIP)
+
+    def test_stream(self):
+        for options in ({"dataloader_num_workers": 2}, {"lr_scheduler_type": "cosine", "warmup_steps": 4}):
+            with self.subTest(**options):
+                twin, _ = self.train(streams=True, max_grad_norm=CLIP, **options)
+                lr_of = (lambda step: 0.5) if "warmup_steps" not in options else (lambda step: cosine(step, 4, 0.5))
+                twin.check(self, [lr_of(step) for step in range(STEPS)], CLIP)
+
+    def test_other_data_of_unknown_length_are_refused(self):
+        from transformers import TrainingArguments
+
+        from slackline.integrations.transformers import SlacklineTrainer
+
+        class Lines(torch.utils.data.IterableDataset):
+            pass
+
+        with self.brief_cluster(JOB) as cluster, cluster.connect(log="warning") as worker:
+            options = TrainingArguments(str(self.folder), report_to="none", use_cpu=True)
+            for data, found in ((Lines(), "a train_dataset of type Lines, without a length"), (None, "no train_dataset")):
+                with self.subTest(found), self.assertRaisesRegex(ValueError, f"found {found}; allowed is .*, or worker.stream"):
+                    SlacklineTrainer(worker=worker, model=Regression(), args=options, train_dataset=data)
+
     def test_groups_keep_their_factors(self):
         groups = 'optimizer: {lr: 0.5, groups: [{match: "*.bias", lr_factor: 0.5}]}\n'
         with self.assertWarnsRegex(UserWarning, r"change nothing: weight_decay \(optimizer.weight_decay\)$"):
@@ -127,7 +169,7 @@ class Transformers(Base):
 
 @needs("lightning")
 class Lightning(Base):
-    def fit(self, configure, job=JOB, clip=None):
+    def fit(self, configure, job=JOB, clip=None, like=False, streams=False):
         """Twin of a worker whose module has this configure_optimizers()."""
         import lightning
 
@@ -155,9 +197,12 @@ class Lightning(Base):
         twin = Twin(Regression())
         with self.brief_cluster(job) as cluster, cluster.connect(log="warning") as worker, warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of Lightning, about its settings
-            loader = DataLoader(data(SAMPLES), batch_size=8, sampler=worker.sampler(SAMPLES))
+            if streams:
+                loader = DataLoader(stream(worker, data(SAMPLES)), batch_size=8)
+            else:
+                loader = DataLoader(data(SAMPLES), batch_size=8, sampler=worker.sampler(SAMPLES))
             trainer = lightning.Trainer(
-                strategy=SlacklineStrategy(worker), max_epochs=-1, enable_checkpointing=False, logger=False, accelerator="cpu",
+                strategy=SlacklineStrategy(worker, like=like), max_epochs=-1, enable_checkpointing=False, logger=False, accelerator="cpu",
                 enable_progress_bar=False, enable_model_summary=False, gradient_clip_val=clip)  # fmt: skip
             trainer.fit(Module(), loader)
             self.assertEqual(worker.reason, "training is complete")
@@ -177,6 +222,35 @@ class Lightning(Base):
 
         twin = self.fit(configure, clip=CLIP)
         twin.check(self, [cosine(step, 4, 0.25) for step in range(STEPS)], CLIP)
+
+    def test_optimizer_of_the_module(self):
+        twin = self.fit(lambda module: torch.optim.SGD(module.parameters(), lr=0.125), BSP, CLIP, like=True)
+        twin.check(self, [0.125] * STEPS, CLIP)
+
+    def test_optimizer_of_the_module_with_a_warmup_and_frozen_groups(self):
+        def configure(module):
+            weight, bias = module.parameters()
+            bias.requires_grad_(False)
+            optimizer = torch.optim.SGD([{"params": [weight]}, {"params": [bias], "lr": 1.0}], lr=0.25)
+            schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: (step + 1) / STEPS)
+            return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+
+        twin = self.fit(configure, BSP, CLIP, like=True)
+        torch.testing.assert_close(twin.rates, [0.25 * (step + 1) / STEPS for step in range(STEPS)])
+        self.assertEqual(twin.model.layer.bias.item(), Regression().layer.bias.item())
+        self.assertNotEqual(twin.model.layer.weight.tolist(), Regression().layer.weight.tolist())
+
+    def test_what_no_server_has_is_refused(self):
+        for configure, error, said in (
+            (lambda module: torch.optim.RMSprop(module.parameters()), TypeError, "found like=torch.optim.rmsprop.RMSprop"),
+            (lambda module: None, ValueError, "configure_optimizers returns 0 optimizers; allowed with like=True is one"),
+        ):
+            with self.subTest(said), self.assertRaisesRegex(error, said):
+                self.fit(configure, BSP, like=True)
+
+    def test_stream(self):
+        twin = self.fit(lambda module: torch.optim.SGD(module.parameters(), lr=0.125), clip=CLIP, streams=True)
+        twin.check(self, [0.5] * STEPS, CLIP)
 
     def test_scheduler_of_epochs(self):
         def configure(module):

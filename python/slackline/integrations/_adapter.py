@@ -10,16 +10,17 @@ from .. import Optimizer, Worker
 
 
 class Passes:
-    """A DataLoader over the worker's sampler, whose own processes may draw ahead of the steps."""
+    """A DataLoader over the worker's sampler or stream, whose own processes may draw ahead of the steps."""
 
     def __init__(self, worker: Worker, loader: Any) -> None:
         self._worker = worker
         self._loader = loader
 
     def __iter__(self) -> Iterator[Any]:
-        return self._worker._pass(self._loader)
+        return self._worker._pass(self._loader) if self._worker._stream is None else self._worker.batches(self._loader)
 
     def __len__(self) -> int:
+        """Raises TypeError for a stream, as its loader does."""
         return len(self._loader)
 
     def __getattr__(self, name: str) -> Any:
@@ -53,8 +54,7 @@ class Schedule:
 
 def steps_in_job(worker: Worker) -> int:
     """Steps of the job if one worker takes them all."""
-    assert worker._sampler is not None
-    return -(-worker.epochs * len(worker._sampler) // _samples_of_step(worker))
+    return -(-worker.epochs * worker._samples_of_epoch // _samples_of_step(worker))
 
 
 def step_of_job(worker: Worker) -> int:
@@ -74,7 +74,7 @@ def copy_rates(source: torch.optim.Optimizer, target: Optimizer) -> None:
         ValueError: Parameters of one group of the job have several rates, or one has none.
     """
     rates = {one: group["lr"] for group in source.param_groups for one in group["params"]}
-    for group in target.param_groups:
+    for group in (one for one in target.param_groups if one["params"]):
         found = sorted({rates.get(one, -1.0) for one in group["params"]})
         if found[0] < 0:
             raise ValueError(

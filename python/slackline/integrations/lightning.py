@@ -9,7 +9,7 @@
 
 The job decides about epochs (max_epochs=-1), optimizer and checkpoints (enable_checkpointing=False). The learning rate is the job's, too,
 unless configure_optimizers returns a scheduler: then each push has the rates of its optimizer, by that scheduler. Nothing else of that
-optimizer has an effect.
+optimizer has an effect, unless the strategy is made with like=True.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from lightning.pytorch.strategies import SingleDeviceStrategy
 from lightning.pytorch.utilities.model_helpers import is_overridden
 
 from .. import Optimizer, Worker
+from .._like import without_schedule
 from ._adapter import Passes, Schedule, check_steps, copy_rates, step_of_job, steps_in_job
 
 Measure = Callable[[lightning.LightningModule], Optional[Mapping[str, float]]]
@@ -44,6 +45,7 @@ class SlacklineStrategy(SingleDeviceStrategy):
         worker: Worker from slackline.connect(). The caller lets it leave.
         measure: Function of Worker.evaluation(), called with the module. Default: no evaluations.
         test_samples: Number of samples that `measure` uses.
+        like: The servers take the settings of the optimizer of configure_optimizers, as slackline.Optimizer does by `like`.
         device: Where the module computes. Default: the first device of the Trainer's accelerator.
         **kwargs: Further arguments of lightning's SingleDeviceStrategy.
     """
@@ -56,6 +58,7 @@ class SlacklineStrategy(SingleDeviceStrategy):
         *,
         measure: Optional[Measure] = None,
         test_samples: int = 0,
+        like: bool = False,
         device: Union[str, torch.device, None] = None,
         **kwargs: Any,
     ) -> None:
@@ -64,6 +67,7 @@ class SlacklineStrategy(SingleDeviceStrategy):
         self.worker = worker
         self._measure = measure
         self._test_samples = test_samples
+        self._like = like
 
     @property
     def root_device(self) -> torch.device:
@@ -74,8 +78,8 @@ class SlacklineStrategy(SingleDeviceStrategy):
         return device
 
     def process_dataloader(self, dataloader: object) -> object:
-        sampler = getattr(dataloader, "sampler", None)
-        ours = sampler is not None and sampler is self.worker._sampler
+        data = self.worker._data
+        ours = data is not None and any(getattr(dataloader, name, None) is data for name in ("sampler", "dataset"))
         return Passes(self.worker, dataloader) if ours else dataloader
 
     def setup_optimizers(self, trainer: lightning.Trainer) -> None:
@@ -88,8 +92,11 @@ class SlacklineStrategy(SingleDeviceStrategy):
         # Clipping here changes gradients between backward and the push, as a GradScaler does.
         scaled = getattr(self.precision_plugin, "scaler", None) is not None
         overlap = not trainer.gradient_clip_val and accumulate == 1 and not scaled
-        optimizer = Optimizer(module, self.worker, accumulate=accumulate, overlap=overlap)
         self._configure(trainer)
+        if self._like and len(self.optimizers) != 1:
+            raise ValueError(f"configure_optimizers returns {len(self.optimizers)} optimizers; allowed with like=True is one")
+        like = without_schedule(self.optimizers[0]) if self._like else None
+        optimizer = Optimizer(module, self.worker, like=like, accumulate=accumulate, overlap=overlap)
         if self.lr_scheduler_configs:
             self._keep_schedule(optimizer, is_overridden("lr_scheduler_step", module))
         self.optimizers = [optimizer]
@@ -98,12 +105,11 @@ class SlacklineStrategy(SingleDeviceStrategy):
             self.worker.evaluation(lambda: measure(module), samples=self._test_samples)
         trainer.callbacks.append(_EndWithTheJob(self.worker))  # type: ignore[attr-defined]
 
-
     def _configure(self, trainer: lightning.Trainer) -> None:
         """Has optimizers and schedulers of configure_optimizers, which asks the Trainer for its number of steps."""
         loop = trainer.fit_loop.epoch_loop
         steps_max = loop.max_steps
-        if self.worker._sampler is not None:
+        if self.worker._data is not None:
             loop.max_steps = steps_in_job(self.worker)
         try:
             super().setup_optimizers(trainer)

@@ -8,8 +8,8 @@
         trainer.train()
 
 The job decides, whatever the arguments say, about epochs (num_train_epochs, max_steps), batch size (per_device_train_batch_size),
-optimizer and weight decay, checkpoints (save_strategy), and the evaluations whose results the run shows. Learning rate and schedule are
-the job's, too, unless the arguments name any.
+checkpoints (save_strategy), and the evaluations whose results the run shows. Learning rate and schedule are the job's, too, unless the
+arguments name any. Optimizer and weight decay are the job's, unless the script passes an optimizer of torch.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from torch.utils.data import DataLoader
 from transformers import PrinterCallback, SchedulerType, Trainer, TrainerCallback
 from transformers.trainer_callback import ProgressCallback
 
-from .. import Optimizer, Worker, _core
+from .. import Optimizer, Stream, Worker, _core
 from ._adapter import Passes, Schedule, check_steps, step_of_job, steps_in_job
 
 # The job says when it is over.
@@ -94,6 +94,11 @@ class SlacklineTrainer(Trainer):
     It computes on the device that TrainingArguments finds, and on one GPU where there are several: start a script for each
     (`slackline launch --per-node`).
 
+    train_dataset is a data set with a length, whose samples are handed out by number, or a Worker.stream().
+
+    With optimizers=(optimizer, None), the servers take the settings of that optimizer, as slackline.Optimizer does by `like`. Its learning
+    rates then count in place of the arguments' learning_rate.
+
     The learning rate is the job's, by its schedule, unless learning_rate, lr_scheduler_type, lr_scheduler_kwargs or warmup_steps of the
     arguments differ from the library's defaults. Then all pushes have the rates of the arguments' schedule, and a log line says
     so. It begins at learning_rate, times the lr_factor of a group of the job's, or without a learning_rate at the job's. A step
@@ -111,8 +116,8 @@ class SlacklineTrainer(Trainer):
         **kwargs: Arguments of transformers.Trainer.
 
     Raises:
-        ValueError: gradient_accumulation_steps differs from training.accumulate, train_dataset has no length, lr_scheduler_type depends
-            on a metric, or an optimizer was given.
+        ValueError: gradient_accumulation_steps differs from training.accumulate, train_dataset has no length and is no stream of the
+            worker, lr_scheduler_type depends on a metric, or a scheduler was given.
     """
 
     def __init__(self, *args: Any, worker: Worker, **kwargs: Any) -> None:
@@ -121,13 +126,26 @@ class SlacklineTrainer(Trainer):
         arguments = kwargs.get("args", args[1] if len(args) > 1 else None)
         if arguments is not None and arguments.n_gpu > 1:
             arguments._n_gpu = 1  # else the trainer copies the model to all of them (torch.nn.DataParallel)
+        if arguments is not None and arguments.max_steps <= 0:
+            arguments.max_steps = _STEPS_MAX  # the library wants to know where a stream ends
         super().__init__(*args, **kwargs)
         check_steps(self.args.gradient_accumulation_steps, worker)
-        if self.train_dataset is None or not hasattr(self.train_dataset, "__len__"):
-            raise ValueError("found no train_dataset with a length; the scheduler hands out its samples by number")
-        if self.optimizer is not None or self.lr_scheduler is not None:
-            raise ValueError("found optimizers=...; allowed is none: the job has the optimizer, TrainingArguments the schedule")
+        data = self.train_dataset
+        if not hasattr(data, "__len__") and (data is None or data is not worker._stream):
+            found = "no train_dataset" if data is None else f"a train_dataset of type {type(data).__name__}, without a length"
+            raise ValueError(
+                f"found {found}; allowed is one with a length, whose samples the scheduler hands out by number, or worker.stream(...)"
+            )
+        if self.lr_scheduler is not None:
+            raise ValueError("found optimizers=(..., scheduler); allowed is none: TrainingArguments names the schedule")
+        # The servers take its settings, and its steps.
+        like: Any = self.optimizer
+        self._like: Optional[torch.optim.Optimizer] = like
+        self.optimizer = None  # type: ignore[assignment,unused-ignore]
         self._schedule_of = _named(self.args, _SCHEDULE)
+        if self._like is not None and "learning_rate" in self._schedule_of:
+            self._schedule_of.remove("learning_rate")
+            warnings.warn(f"learning_rate={self.args.learning_rate} changes nothing: the rates are those of optimizers=...", stacklevel=2)
         kind = SchedulerType(self.args.lr_scheduler_type).value
         if kind in _BY_METRIC:
             raise ValueError(f"found lr_scheduler_type={kind}; allowed is one without a metric: one worker measures at a time")
@@ -145,7 +163,9 @@ class SlacklineTrainer(Trainer):
             # Clipping here changes gradients between backward and the push, as a GradScaler does.
             overlap = not self.args.max_grad_norm and accumulate == 1 and not self.args.fp16
             assert isinstance(self.model, torch.nn.Module)
-            self.optimizer = self._exchange = Optimizer(self.model, self.worker, accumulate=accumulate, overlap=overlap)
+            self.optimizer = self._exchange = Optimizer(
+                self.model, self.worker, like=self._like, accumulate=accumulate, overlap=overlap
+            )
             if self.eval_dataset is not None:
                 self.worker.evaluation(self._measure, samples=len(cast(Sized, self.eval_dataset)))
         return self.optimizer
@@ -173,23 +193,27 @@ class SlacklineTrainer(Trainer):
         return schedule
 
     def _warn_of_the_jobs(self) -> None:
-        known = {"num_train_epochs": self.worker.epochs, "per_device_train_batch_size": self.worker.batch_size}
+        known = {
+            "num_train_epochs": self.worker.epochs, "max_steps": _STEPS_MAX, "per_device_train_batch_size": self.worker.batch_size
+        }  # fmt: skip
         named = [name for name in _named(self.args, _THE_JOBS) if getattr(self.args, name) != known.get(name)]
         if named:
             said = ", ".join(f"{name} ({_THE_JOBS[name]})" for name in named)
             warnings.warn(f"the job decides, and these arguments change nothing: {said}", stacklevel=3)
 
     def get_train_dataloader(self) -> DataLoader[Any]:
-        assert self.train_dataset is not None
+        data = self.train_dataset
+        assert data is not None
         collate = self.data_collator
         if hasattr(self, "_get_collator_with_removed_columns"):
             collate = self._get_collator_with_removed_columns(collate, description="training")
         workers = self.args.dataloader_num_workers
         # Without accelerate's wrapping, which draws a batch ahead of the step.
+        streams = isinstance(data, Stream)
         loader = DataLoader(
-            self.train_dataset,
+            data,
             batch_size=self.worker.batch_size,
-            sampler=self.worker.sampler(len(self.train_dataset)),  # type: ignore[arg-type]
+            sampler=None if streams else self.worker.sampler(len(cast(Sized, data))),
             collate_fn=collate,
             num_workers=workers,
             pin_memory=self.args.dataloader_pin_memory and self.args.device.type == "cuda",
