@@ -65,7 +65,7 @@ TEST(RenderProgress, FitsTheWidth) {
 TEST(RenderProgress, CountsTokens) {
   wire::GetStatusReply status = Training();
   status.set_tokens_per_sample(256);
-  EXPECT_THAT(RenderProgress(status, 120), ::testing::HasSubstr("15,675,996 tokens/s  train loss"));
+  EXPECT_THAT(RenderProgress(status, 120), ::testing::HasSubstr("15,676,006 tokens/s  train loss"));
 }
 
 TEST(RenderProgress, SaysWhatItWaitsFor) {

@@ -170,15 +170,15 @@ const Refusal kRefusals[] = {
     {"NumberForSection", "training: 5\n",
      "j.yaml:1: training: found '5'; allowed is a section of keys: epochs, batch_size, evaluation_batch_size, "
      "evaluate_every_epochs, accumulate, batch, batch_size_min, early_stopping, label_smoothing, class_weights, loss, "
-     "self_supervised, evaluate_every_samples, metric"},
+     "self_supervised, evaluate_every_samples, metric, tokens_per_sample"},
     {"NearKey", "training:\n  epoch: 5\n",
      "j.yaml:2: found the unknown key 'training.epoch'; did you mean 'training.epochs'? Allowed are epochs, "
      "batch_size, evaluation_batch_size, evaluate_every_epochs, accumulate, batch, batch_size_min, early_stopping, "
-     "label_smoothing, class_weights, loss, self_supervised, evaluate_every_samples, metric"},
+     "label_smoothing, class_weights, loss, self_supervised, evaluate_every_samples, metric, tokens_per_sample"},
     {"KeyOfAnotherSection", "training:\n  lr: 5\n",
      "j.yaml:2: found the unknown key 'training.lr'; did you mean 'optimizer.lr'? Allowed are epochs, batch_size, "
      "evaluation_batch_size, evaluate_every_epochs, accumulate, batch, batch_size_min, early_stopping, "
-     "label_smoothing, class_weights, loss, self_supervised, evaluate_every_samples, metric"},
+     "label_smoothing, class_weights, loss, self_supervised, evaluate_every_samples, metric, tokens_per_sample"},
     {"UnknownKey", "consistency:\n  xylophone: 5\n",
      "j.yaml:2: found the unknown key 'consistency.xylophone'; allowed are mode, staleness_max, softsync_n, quorum, "
      "quorum_deadline_ms, weighting, staleness_lr, delay_compensation, dc_lambda, dc_mean_square, dc_references_max, "

@@ -40,7 +40,7 @@ const Syntax kSyntax[] = {
     {"NoSpaceBehindAKey", "training:\n  epochs:3\n",
      "j.yaml:1: training: found 'epochs:3'; allowed is a section of keys: epochs, batch_size, evaluation_batch_size, "
      "evaluate_every_epochs, accumulate, batch, batch_size_min, early_stopping, label_smoothing, class_weights, loss, "
-     "self_supervised, evaluate_every_samples, metric; behind 'epochs:' there must be a space"},
+     "self_supervised, evaluate_every_samples, metric, tokens_per_sample; behind 'epochs:' there must be a space"},
     {"NoSpaceBehindAKeyInBraces", "training: {epochs:3}\n",
      "j.yaml:1: found the unknown key 'training.epochs:3'; behind 'epochs:' there must be a space"},
     {"KeyAsInSet", "optimizer.schedule.kind: cosine\n",

@@ -149,7 +149,8 @@ class Transformers(Base):
         from slackline.integrations.transformers import SlacklineTrainer
 
         class Lines(torch.utils.data.IterableDataset):
-            pass
+            def __iter__(self):
+                return iter(())
 
         with self.brief_cluster(JOB) as cluster, cluster.connect(log="warning") as worker:
             options = TrainingArguments(str(self.folder), report_to="none", use_cpu=True)
@@ -198,7 +199,7 @@ class Lightning(Base):
         with self.brief_cluster(job) as cluster, cluster.connect(log="warning") as worker, warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of Lightning, about its settings
             if streams:
-                loader = DataLoader(stream(worker, data(SAMPLES)), batch_size=8)
+                loader = DataLoader(stream(worker, list(data(SAMPLES))), batch_size=8)
             else:
                 loader = DataLoader(data(SAMPLES), batch_size=8, sampler=worker.sampler(SAMPLES))
             trainer = lightning.Trainer(
@@ -241,12 +242,8 @@ class Lightning(Base):
         self.assertNotEqual(twin.model.layer.weight.tolist(), Regression().layer.weight.tolist())
 
     def test_what_no_server_has_is_refused(self):
-        for configure, error, said in (
-            (lambda module: torch.optim.RMSprop(module.parameters()), TypeError, "found like=torch.optim.rmsprop.RMSprop"),
-            (lambda module: None, ValueError, "configure_optimizers returns 0 optimizers; allowed with like=True is one"),
-        ):
-            with self.subTest(said), self.assertRaisesRegex(error, said):
-                self.fit(configure, BSP, like=True)
+        with self.assertRaisesRegex(TypeError, "found like=torch.optim.rmsprop.RMSprop; allowed are torch.optim.SGD, "):
+            self.fit(lambda module: torch.optim.RMSprop(module.parameters()), BSP, like=True)
 
     def test_stream(self):
         twin = self.fit(lambda module: torch.optim.SGD(module.parameters(), lr=0.125), clip=CLIP, streams=True)

@@ -10,7 +10,8 @@ using Json = nlohmann::json;
 
 TEST(RunSummary, WhatWasNeverMeasuredIsNull) {
   const Json json = Json::parse(ToJson({}));
-  for (const char* key : {"loss", "test_accuracy", "test_loss", "best_test_accuracy", "top5_accuracy", "energy", "tokens"}) {
+  for (const char* key :
+       {"loss", "test_accuracy", "test_loss", "best_test_accuracy", "top5_accuracy", "energy", "tokens"}) {
     EXPECT_TRUE(json.at(key).is_null()) << key;
   }
   EXPECT_EQ(json.at("samples_per_second"), 0);

@@ -10,14 +10,22 @@ from .. import Optimizer, Worker
 
 
 class Passes:
-    """A DataLoader over the worker's sampler or stream, whose own processes may draw ahead of the steps."""
+    """A DataLoader over the worker's sampler or stream, whose own processes may draw ahead of the steps.
 
-    def __init__(self, worker: Worker, loader: Any) -> None:
+    Args:
+        at_end: Called when an iteration ends because the job is over.
+    """
+
+    def __init__(self, worker: Worker, loader: Any, at_end: Callable[[], None]) -> None:
         self._worker = worker
         self._loader = loader
+        self._at_end = at_end
 
     def __iter__(self) -> Iterator[Any]:
-        return self._worker._pass(self._loader) if self._worker._stream is None else self._worker.batches(self._loader)
+        worker = self._worker
+        yield from worker._pass(self._loader) if worker._stream is None else worker.batches(self._loader)
+        if worker.done:
+            self._at_end()
 
     def __len__(self) -> int:
         """Raises TypeError for a stream, as its loader does."""

@@ -78,9 +78,11 @@ class SlacklineStrategy(SingleDeviceStrategy):
         return device
 
     def process_dataloader(self, dataloader: object) -> object:
-        data = self.worker._data
-        ours = data is not None and any(getattr(dataloader, name, None) is data for name in ("sampler", "dataset"))
-        return Passes(self.worker, dataloader) if ours else dataloader
+        worker = self.worker
+        if worker._stream is not None and getattr(dataloader, "dataset", None) is worker._stream:
+            return _Endless(worker, dataloader, lambda: None)
+        ours = worker._sampler is not None and getattr(dataloader, "sampler", None) is worker._sampler
+        return Passes(worker, dataloader, lambda: None) if ours else dataloader
 
     def setup_optimizers(self, trainer: lightning.Trainer) -> None:
         module = self.lightning_module
@@ -93,8 +95,6 @@ class SlacklineStrategy(SingleDeviceStrategy):
         scaled = getattr(self.precision_plugin, "scaler", None) is not None
         overlap = not trainer.gradient_clip_val and accumulate == 1 and not scaled
         self._configure(trainer)
-        if self._like and len(self.optimizers) != 1:
-            raise ValueError(f"configure_optimizers returns {len(self.optimizers)} optimizers; allowed with like=True is one")
         like = without_schedule(self.optimizers[0]) if self._like else None
         optimizer = Optimizer(module, self.worker, like=like, accumulate=accumulate, overlap=overlap)
         if self.lr_scheduler_configs:
@@ -141,6 +141,13 @@ class SlacklineStrategy(SingleDeviceStrategy):
 
     def _epoch(self) -> int:
         return self.worker.epoch
+
+
+class _Endless(Passes):
+    """A loader over a stream. Without a length, Lightning would draw a batch before the step of the one before it."""
+
+    def __len__(self) -> int:
+        return 2**31 - 1
 
 
 def _every(frequency: int, count: Callable[[], int]) -> Callable[[], int]:

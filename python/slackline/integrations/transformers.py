@@ -220,7 +220,11 @@ class SlacklineTrainer(Trainer):
             persistent_workers=workers > 0 and self.args.dataloader_persistent_workers,
             prefetch_factor=self.args.dataloader_prefetch_factor if workers > 0 else None,
         )
-        return cast("DataLoader[Any]", Passes(self.worker, loader))
+        return cast("DataLoader[Any]", Passes(self.worker, loader, self._stop))
+
+    def _stop(self) -> None:
+        # Behind the last batch of a stream, the library would look for its max_steps.
+        self.control.should_training_stop = True
 
     def training_step(self, *args: Any, **kwargs: Any) -> torch.Tensor:
         loss = super().training_step(*args, **kwargs)
