@@ -52,6 +52,12 @@ TEST(ModelConfig, AGroupHasItsDevicesBatchCoresAndShareOfThreads) {
   EXPECT_TRUE(CoreShares(job, {.workers = 3, .gpus = 2, .gpu_nodes = {1, std::nullopt}})[2].near.empty());
 }
 
+TEST(ModelConfig, ProcessesOfANodeGroupShareTheCores) {
+  const job::Job job = Resolve(
+      *ParseJob("model: {kind: external}\ncluster: {workers: 1}\nworker: {node_group: true, per_node: 4}", "j.yaml"));
+  EXPECT_EQ(MakeWorkerConfig(job, {.name = "worker-1"}, /*cores=*/16).compute_threads, 4u);
+}
+
 TEST(ModelConfig, AContainerHasTheGpusAndProcessorsOfItsGroup) {
   const job::Job job = Resolve(*ParseJob(
       "worker: {cores: 2, groups: [[cuda:1, cuda:0], [cuda:3, cuda:2], [cpu, cpu], {devices: cpu, cores: 5}]}",

@@ -161,7 +161,9 @@ const google::protobuf::RepeatedPtrField<std::string>& DevicesOf(const job::Work
 // Of all workers of the job, as if they ran on one machine. A worker that has none counts as one.
 uint32_t CpuDevices(const job::Job& job) {
   const auto count = [](const auto& devices) { return static_cast<uint32_t>(absl::c_count(devices, "cpu")); };
-  const uint32_t workers = job.cluster().workers();
+  // A node group is one worker of several processes.
+  const uint32_t processes = job.worker().node_group() ? job.worker().per_node() : 1;
+  const uint32_t workers = job.cluster().workers() * processes;
   const int groups = job.worker().groups_size();
   if (groups == 0) return workers * std::max(1u, count(job.worker().devices()));
   uint32_t cpus = 0;
