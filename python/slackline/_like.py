@@ -75,9 +75,17 @@ class Like:
 
 
 def without_schedule(like: torch.optim.Optimizer) -> torch.optim.Optimizer:
-    """Makes an optimizer as `like` was before schedulers were made for it. Returns those that the servers do not have as they are."""
-    if type(like) not in _KINDS:
+    """Makes an optimizer as `like` was before schedulers were made for it. Returns those that Like() refuses as they are.
+
+    Raises:
+        ValueError: A scheduler has changed the momentum, too, as OneCycleLR and CyclicLR do.
+    """
+    if type(like) not in _KINDS or any(like.state.values()):
         return like
+    if any("base_momentum" in group for group in like.param_groups):
+        raise ValueError(
+            "found a scheduler that changes the momentum; allowed is cycle_momentum=False: the servers keep momentum and betas"
+        )
     groups = [{key: value for key, value in group.items() if key != "initial_lr"} for group in like.param_groups]
     for group, scheduled in zip(groups, like.param_groups):
         group["lr"] = scheduled.get("initial_lr", scheduled["lr"])

@@ -157,6 +157,8 @@ class Transformers(Base):
             for data, found in ((Lines(), "a train_dataset of type Lines, without a length"), (None, "no train_dataset")):
                 with self.subTest(found), self.assertRaisesRegex(ValueError, f"found {found}; allowed is .*, or worker.stream"):
                     SlacklineTrainer(worker=worker, model=Regression(), args=options, train_dataset=data)
+            with self.assertRaisesRegex(ValueError, "found an eval_dataset of type Lines, without a length"):
+                SlacklineTrainer(worker=worker, model=Regression(), args=options, train_dataset=[1], eval_dataset=Lines())
 
     def test_groups_keep_their_factors(self):
         groups = 'optimizer: {lr: 0.5, groups: [{match: "*.bias", lr_factor: 0.5}]}\n'
@@ -170,7 +172,7 @@ class Transformers(Base):
 
 @needs("lightning")
 class Lightning(Base):
-    def fit(self, configure, job=JOB, clip=None, like=False, streams=False):
+    def fit(self, configure, job=JOB, clip=None, like=False, streams=False, validation=None):
         """Twin of a worker whose module has this configure_optimizers()."""
         import lightning
 
@@ -191,6 +193,9 @@ class Lightning(Base):
                 super().configure_gradient_clipping(*args, **kwargs)
                 twin.note_gradients()
 
+            def validation_step(self, batch, index):
+                self.validated = getattr(self, "validated", 0) + 1
+
             def on_train_batch_end(self, *args):
                 # The rate is still the step's, although the library has stepped its schedulers since.
                 twin.step(self.optimizers().param_groups[0]["lr"])
@@ -205,7 +210,8 @@ class Lightning(Base):
             trainer = lightning.Trainer(
                 strategy=SlacklineStrategy(worker, like=like), max_epochs=-1, enable_checkpointing=False, logger=False, accelerator="cpu",
                 enable_progress_bar=False, enable_model_summary=False, gradient_clip_val=clip)  # fmt: skip
-            trainer.fit(Module(), loader)
+            self.module = Module()
+            trainer.fit(self.module, loader, validation)
             self.assertEqual(worker.reason, "training is complete")
         return twin
 
@@ -241,13 +247,23 @@ class Lightning(Base):
         self.assertEqual(twin.model.layer.bias.item(), Regression().layer.bias.item())
         self.assertNotEqual(twin.model.layer.weight.tolist(), Regression().layer.weight.tolist())
 
+    def test_schedule_of_the_momentum_is_refused(self):
+        def configure(module):
+            optimizer = torch.optim.AdamW(module.parameters(), lr=0.25)
+            return [optimizer], [torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.25, total_steps=STEPS)]
+
+        with self.assertRaisesRegex(ValueError, "changes the momentum; allowed is cycle_momentum=False"):
+            self.fit(configure, BSP, like=True)
+
     def test_what_no_server_has_is_refused(self):
         with self.assertRaisesRegex(TypeError, "found like=torch.optim.rmsprop.RMSprop; allowed are torch.optim.SGD, "):
             self.fit(lambda module: torch.optim.RMSprop(module.parameters()), BSP, like=True)
 
     def test_stream(self):
-        twin = self.fit(lambda module: torch.optim.SGD(module.parameters(), lr=0.125), clip=CLIP, streams=True)
+        twin = self.fit(lambda module: torch.optim.SGD(module.parameters(), lr=0.125), clip=CLIP, streams=True,
+                        validation=DataLoader(data(SAMPLES), batch_size=SAMPLES))  # fmt: skip
         twin.check(self, [0.5] * STEPS, CLIP)
+        self.assertGreaterEqual(self.module.validated, 3)  # before training, and behind each epoch
 
     def test_scheduler_of_epochs(self):
         def configure(module):

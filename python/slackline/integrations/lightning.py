@@ -80,7 +80,7 @@ class SlacklineStrategy(SingleDeviceStrategy):
     def process_dataloader(self, dataloader: object) -> object:
         worker = self.worker
         if worker._stream is not None and getattr(dataloader, "dataset", None) is worker._stream:
-            return _Endless(worker, dataloader, lambda: None)
+            return _StreamPasses(worker, dataloader, lambda: None)
         ours = worker._sampler is not None and getattr(dataloader, "sampler", None) is worker._sampler
         return Passes(worker, dataloader, lambda: None) if ours else dataloader
 
@@ -143,11 +143,12 @@ class SlacklineStrategy(SingleDeviceStrategy):
         return self.worker.epoch
 
 
-class _Endless(Passes):
-    """A loader over a stream. Without a length, Lightning would draw a batch before the step of the one before it."""
+class _StreamPasses(Passes):
+    """A loader over a stream, of the length of an epoch. Without a length, Lightning would draw a batch before the step of the one
+    before it, and not know when to validate."""
 
     def __len__(self) -> int:
-        return 2**31 - 1
+        return int(-(-self._worker._samples_of_epoch // (self._loader.batch_size or 1)))
 
 
 def _every(frequency: int, count: Callable[[], int]) -> Callable[[], int]:

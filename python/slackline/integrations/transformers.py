@@ -117,7 +117,7 @@ class SlacklineTrainer(Trainer):
 
     Raises:
         ValueError: gradient_accumulation_steps differs from training.accumulate, train_dataset has no length and is no stream of the
-            worker, lr_scheduler_type depends on a metric, or a scheduler was given.
+            worker, eval_dataset has no length, lr_scheduler_type depends on a metric, or a scheduler was given.
     """
 
     def __init__(self, *args: Any, worker: Worker, **kwargs: Any) -> None:
@@ -135,6 +135,10 @@ class SlacklineTrainer(Trainer):
             found = "no train_dataset" if data is None else f"a train_dataset of type {type(data).__name__}, without a length"
             raise ValueError(
                 f"found {found}; allowed is one with a length, whose samples the scheduler hands out by number, or worker.stream(...)"
+            )
+        if self.eval_dataset is not None and not hasattr(self.eval_dataset, "__len__"):
+            raise ValueError(
+                f"found an eval_dataset of type {type(self.eval_dataset).__name__}, without a length; allowed is one with a length"
             )
         if self.lr_scheduler is not None:
             raise ValueError("found optimizers=(..., scheduler); allowed is none: TrainingArguments names the schedule")
