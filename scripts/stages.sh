@@ -7,9 +7,12 @@ leave_out() {
   say "skipped  $1: $2"
 }
 
+# is_past TIME: whether TIME, in seconds since 1970, is over; an empty one never is.
+is_past() { [[ -n $1 ]] && ((EPOCHSECONDS > $1)); }
+
 # search_is_late: whether a slow machine has no time left for the searches; those by hand or on another one count as well.
 search_is_late() {
-  [[ -n ${SLACKLINE_SEARCH_UNTIL:-} ]] && ((EPOCHSECONDS > SLACKLINE_SEARCH_UNTIL)) || return 1
+  is_past "${SLACKLINE_SEARCH_UNTIL:-}" || return 1
   leave_out search "too much time has passed; ./test --stage search runs it"
 }
 

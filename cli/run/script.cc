@@ -6,6 +6,7 @@
 #include <system_error>
 
 #include <nlohmann/json.hpp>
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
@@ -25,7 +26,7 @@ namespace fs = std::filesystem;
 // Looks names up in $PATH.
 constexpr char kEnvOfScript[] = "/usr/bin/env";
 constexpr char kPython[] = "python3";
-// Setting of every job whose workers are scripts.
+// Setting of a job whose model comes from a script.
 constexpr char kExternal[] = "model.kind=external";
 // In the run folder.
 constexpr char kKept[] = "script.json";
@@ -116,11 +117,13 @@ std::string InterpreterIn(const std::vector<std::string>& command) {
 
 absl::StatusOr<job::Job> ReadJobOfWorkers(const std::vector<std::string>& script, const std::string& job_file,
                                           std::vector<std::string>& overrides) {
-  absl::StatusOr<job::Job> job = ReadJobFile(job_file, overrides);
+  if (script.empty()) return ReadJobFile(job_file, overrides);
   // A script may train a model that is known here, beside workers that are no scripts.
-  if (!job.ok() || script.empty() || job->model().has_kind()) return job;
-  overrides.push_back(kExternal);
-  return ReadJobFile(job_file, overrides);
+  absl::StatusOr<job::Job> job = ReadJobFile(job_file, overrides, job::Model::EXTERNAL);
+  if (job.ok() && job->model().kind() == job::Model::EXTERNAL && !absl::c_linear_search(overrides, kExternal)) {
+    overrides.push_back(kExternal);
+  }
+  return job;
 }
 
 absl::Status CheckWorkers(const std::vector<std::string>& script, const job::Job& job) {

@@ -45,7 +45,7 @@ std::string ScriptIn(const std::vector<std::string>& command);
 std::string InterpreterIn(const std::vector<std::string>& command);
 
 // Same as ReadJobFile(), for a job whose workers are `script`, or no script if it is empty. Adds to `overrides` what
-// follows from the script: model.kind=external, if the job names no model.kind.
+// follows from the script: model.kind=external, if the job names no other model.kind.
 absl::StatusOr<job::Job> ReadJobOfWorkers(const std::vector<std::string>& script, const std::string& job_file,
                                           std::vector<std::string>& overrides);
 

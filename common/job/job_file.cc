@@ -50,7 +50,7 @@ uint64_t StableHash(const std::string& bytes) {
 }  // namespace
 
 absl::StatusOr<job::Job> ParseJob(const std::string& text, const std::string& name,
-                                  absl::Span<const std::string> overrides) {
+                                  absl::Span<const std::string> overrides, std::optional<job::Model::Kind> kind) {
   job_file::Mistakes mistakes;
   job_file::Origins origins;
   job::Job job;
@@ -59,16 +59,18 @@ absl::StatusOr<job::Job> ParseJob(const std::string& text, const std::string& na
   if (!root.ok()) return absl::InvalidArgumentError(absl::StrCat(name, ":", root.status().message()));
   job_file::ReadTree(*root, name, job, origins, mistakes);
   for (const std::string& assignment : overrides) job_file::ApplyOverride(assignment, job, origins, mistakes);
+  if (kind && !job.model().has_kind()) job.mutable_model()->set_kind(*kind);
   job_file::CheckRules(job, name, origins, mistakes);
   const absl::Status status = mistakes.ToStatus();
   if (!status.ok()) return status;
   return job;
 }
 
-absl::StatusOr<job::Job> ReadJobFile(const std::string& path, absl::Span<const std::string> overrides) {
+absl::StatusOr<job::Job> ReadJobFile(const std::string& path, absl::Span<const std::string> overrides,
+                                     std::optional<job::Model::Kind> kind) {
   const absl::StatusOr<std::string> text = ReadText(path);
   if (!text.ok()) return text.status();
-  absl::StatusOr<job::Job> job = ParseJob(*text, path, overrides);
+  absl::StatusOr<job::Job> job = ParseJob(*text, path, overrides, kind);
   if (!job.ok()) return job;
   const std::filesystem::path folder = std::filesystem::absolute(path).parent_path();
   // Relative paths count from the job file; nothing stays nothing.

@@ -1,6 +1,7 @@
 // Reads the job file: YAML into the protobuf message Job, strictly.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,15 +13,17 @@ namespace slackline {
 
 // Reads `path` into Job, applies `overrides` ("optimizer.lr=0.1"; lists as "model.hidden=[64,32]", maps as
 // "worker.slowdown={1: 12}"), and checks everything. Unset fields have their default from the schema; Resolve() writes
-// them out.
+// them out. A job that names no model.kind gets `kind`, if there is one.
 //   kNotFound         the file cannot be read
 //   kInvalidArgument  every mistake found, one a line, each as "FILE:LINE: found X; allowed is Y" (overrides as
 //                     "--set KEY=VALUE: ..."): unknown key (with the nearest known one), wrong type, out of range,
 //                     repeated key, impossible combination
-absl::StatusOr<job::Job> ReadJobFile(const std::string& path, absl::Span<const std::string> overrides = {});
+absl::StatusOr<job::Job> ReadJobFile(const std::string& path, absl::Span<const std::string> overrides = {},
+                                     std::optional<job::Model::Kind> kind = {});
 // Like ReadJobFile(), but from text. Messages call the text `name`.
 absl::StatusOr<job::Job> ParseJob(const std::string& text, const std::string& name,
-                                  absl::Span<const std::string> overrides = {});
+                                  absl::Span<const std::string> overrides = {},
+                                  std::optional<job::Model::Kind> kind = {});
 
 // Returns the job with every default written out, but for settings of the optimizer that are left to scripts
 // (script_optimizer.h).

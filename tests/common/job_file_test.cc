@@ -384,6 +384,17 @@ TEST(JobFile, ReadsEveryKindOfValue) {
   EXPECT_THAT(job->worker().devices(), ::testing::ElementsAre("cpu", "cpu"));
 }
 
+TEST(JobFile, KindOfTheCallerIsOnlyForJobsThatNameNone) {
+  const auto kind_of = [](const std::string& text) {
+    const absl::StatusOr<job::Job> job = ParseJob(text, "j.yaml", {}, job::Model::EXTERNAL);
+    EXPECT_TRUE(job.ok()) << job.status();
+    return job.ok() ? job->model().kind() : job::Model::MLP;
+  };
+  // Only jobs of scripts may have this setting.
+  EXPECT_EQ(kind_of("training: {tokens_per_sample: 64}\n"), job::Model::EXTERNAL);
+  EXPECT_EQ(kind_of("model: {kind: cnn}\n"), job::Model::CNN);
+}
+
 TEST(JobFile, DevicesAreOneOrAList) {
   for (const char* text : {"worker:\n  devices: auto\n", "worker: {devices: [auto]}\n"}) {
     EXPECT_THAT(ParseJob(text, "j.yaml")->worker().devices(), ::testing::ElementsAre("auto")) << text;

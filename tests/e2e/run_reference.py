@@ -21,7 +21,7 @@ from slackline_run import Programs, TrainRun
 OPTIONS = argparse.Namespace()
 WORKER = pathlib.Path(__file__).resolve().parents[2] / "examples" / "python" / "reference_worker.py"
 MODULES = ("grpc", "google.protobuf", "numpy", "safetensors", "yaml")
-SETTINGS = ("cluster.workers=1", "cluster.servers=2", "durability.snapshot_every_s=0.5", "training.evaluate_every_epochs=10", "training.epochs=30")
+SETTINGS = ("cluster.workers=1", "cluster.servers=2", "durability.snapshot_every_s=0.5", "training.evaluate_every_epochs=10", "training.epochs=15")
 
 
 class Reference(unittest.TestCase):
