@@ -14,6 +14,7 @@
 #include "bench/support/command_line.h"
 #include "bench/support/report.h"
 #include "common/base/check.h"
+#include "common/base/protocol_version.h"
 #include "common/job/job_file.h"
 #include "common/log/logging.h"
 #include "common/time/timeouts.h"
@@ -115,6 +116,7 @@ class Machine {
       request.set_name(absl::StrCat("ps-", i));
       request.set_address(absl::StrCat("node", i, ":1"));
       request.set_job_fingerprint(5);
+      SetProtocol(request);
       const auto reply = Call(controller_, &Controller::RegisterServer, request);
       wire::HeartbeatRequest beat;
       beat.set_job(kJob.value());

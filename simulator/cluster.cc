@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/protocol_version.h"
 #include "common/job/job_file.h"
 #include "worker/scheduler_link/scheduler_wire.h"
 #include "worker/settings/local_job_config.h"
@@ -108,6 +109,7 @@ void SimulatedCluster::RegisterServers() {
     request.set_name(servers_[i]->name());
     request.set_address(absl::StrCat("simulated:", i + 1));
     request.set_job_fingerprint(Fingerprint(config_.job));
+    SetProtocol(request);
     ++world_.scheduler_calls;
     const auto reply = controller_.RegisterServer(request);
     if (!reply.ok()) return world_.Fail(servers_[i]->name(), reply.status());

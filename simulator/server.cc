@@ -38,7 +38,9 @@ void Server::Install(const wire::InstallShardsRequest& request) {
   std::optional<OptimizerConfig> optimizer;
   if (computes) optimizer = MakeOptimizerConfig(world_.job, request.samples_per_epoch());
   const job::Consistency& consistency = world_.job.consistency();
-  const ps::EngineConfig engine = ps::MakeEngineConfig(world_.job, world_.timeouts, request.samples_per_epoch());
+  ps::EngineConfig engine = ps::MakeEngineConfig(world_.job, world_.timeouts, request.samples_per_epoch());
+  // Thousands of workers take room, and none asks for more answers again.
+  engine.window_max = world_.job.wire().window();
   for (const wire::ShardSpec& spec : request.shards()) {
     ShardSpec shard;
     shard.id = ShardId(spec.shard());
@@ -56,13 +58,10 @@ void Server::Install(const wire::InstallShardsRequest& request) {
 }
 
 Clock64 Server::SetMembers(const wire::SetMembersRequest& request) {
-  std::vector<ps::MemberEntry> members;
-  for (const wire::Member& member : request.members()) {
-    members.push_back({{WorkerId(member.worker()), Incarnation(member.incarnation())}, member.name()});
-  }
+  const ps::MemberSet set = ps::MembersOf(request);
   Clock64 largest;
   for (auto& [id, shard] : shards_) {
-    if (absl::Status set = shard.SetMembers(Epoch(request.epoch()), members); !set.ok()) world_.Fail(name_, set);
+    if (absl::Status status = shard.SetMembers(set); !status.ok()) world_.Fail(name_, status);
     if (request.has_staleness_bound()) shard.SetStalenessBound(request.staleness_bound());
     largest = std::max(largest, shard.clock_min());
   }

@@ -18,10 +18,10 @@ absl::Status Shard::Seed(absl::Span<const float> weights) {
   return state_->Seed(ByteSegments(AsBytes(weights.subspan(spec_.extent.begin, spec_.extent.size()))));
 }
 
-absl::Status Shard::SetMembers(Epoch epoch, absl::Span<const ps::MemberEntry> members) {
+absl::Status Shard::SetMembers(const ps::MemberSet& set) {
   ps::Actions actions;
-  const absl::Status status = engine_.SetMembers(epoch, members, actions);
-  if (status.ok()) references_.SetMembers(members);
+  references_.Forget(engine_.PutOutBy(set));
+  const absl::Status status = engine_.SetMembers(set, actions);
   Execute(actions);
   return status;
 }

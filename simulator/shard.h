@@ -57,7 +57,7 @@ class Shard {
   // Takes its part of the model's first weights, unless the shard already has weights.
   absl::Status Seed(absl::Span<const float> weights);
 
-  absl::Status SetMembers(Epoch epoch, absl::Span<const ps::MemberEntry> members);
+  absl::Status SetMembers(const ps::MemberSet& set);
   void SetStalenessBound(uint64_t bound);
   absl::Status Hello(const ps::HelloEvent& hello);
   void Disconnected(const ps::Sender& sender) { engine_.Disconnected(sender); }

@@ -288,7 +288,7 @@ void Worker::Compute() {
   const auto first = range_->images.begin() + static_cast<int64_t>(range_->next);
   range_->next += count;
   Weights weights;
-  for (const std::deque<Held>& held : held_) weights.push_back(held.front().weights);
+  for (const std::vector<Held>& held : held_) weights.push_back(held.front().weights);
   computing_ = true;
   // Not in the event, which stays in the queue when this life ends before.
   pending_ = world_.computation.Begin({.weights = std::move(weights),
@@ -413,8 +413,8 @@ void Worker::FinishSteps() {
 
 void Worker::TakeWeights(Clock64 clock) {
   session_->Take(clock);
-  for (std::deque<Held>& held : held_) {
-    while (held.size() > 1 && held[1].clock <= clock) held.pop_front();
+  for (std::vector<Held>& held : held_) {
+    while (held.size() > 1 && held[1].clock <= clock) held.erase(held.begin());
   }
 }
 

@@ -116,7 +116,7 @@ class Worker final : public WorkerEndpoint {
   std::optional<worker::Session> session_;
   bool pulling_ = false;  // waits for a pull without a step: the first weights, or those after an evaluation
   // Weights of each shard: first those in use, then those that arrived for later steps.
-  std::vector<std::deque<Held>> held_;
+  std::vector<std::vector<Held>> held_;
   std::optional<RangeInWork> range_;
   std::shared_ptr<OptimizerState> local_state_;  // belongs to this life; null while a round computes
   uint64_t pulled_bytes_ = 0;                    // since the last finished step

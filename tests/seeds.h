@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/string_view.h"
@@ -17,20 +16,20 @@ class Seeds {
  public:
   explicit Seeds(uint64_t count) : count_(count) {}
 
-  // Reads the program's arguments: --seed=N tries this one alone, or is the first if `count_option` ("--worlds=") follows
-  // it; with --while-time a search ends at the time in SLACKLINE_SEARCH_UNTIL (seconds since 1970), if it is set. Returns
-  // false and prints why if there is another argument.
+  // Reads the program's arguments: --seed=N tries this one alone, or is the first if `count_option` ("--worlds=")
+  // follows it; a search ends at --until=SECONDS since 1970, if that is not 0. Returns false and prints why if there is
+  // another argument.
   bool Read(int argc, char** argv, const char* count_option) {
     for (int i = 1; i < argc; ++i) {
       absl::string_view text = argv[i];
-      if (text == "--while-time") {
-        const char* until = std::getenv("SLACKLINE_SEARCH_UNTIL");
-        int64_t seconds = 0;
-        if (until != nullptr && absl::SimpleAtoi(until, &seconds)) until_ = absl::FromUnixSeconds(seconds);
+      int64_t until = 0;
+      if (absl::ConsumePrefix(&text, "--until=") && absl::SimpleAtoi(text, &until)) {
+        if (until > 0) until_ = absl::FromUnixSeconds(until);
       } else if (absl::ConsumePrefix(&text, "--seed=") && absl::SimpleAtoi(text, &first_)) {
         count_ = 1;
       } else if (!absl::ConsumePrefix(&text, count_option) || !absl::SimpleAtoi(text, &count_)) {
-        std::fprintf(stderr, "found the argument %s; allowed are %sN, --seed=N and --while-time\n", argv[i], count_option);
+        std::fprintf(stderr, "found the argument %s; allowed are %sN, --seed=N and --until=SECONDS\n", argv[i],
+                     count_option);
         return false;
       }
     }

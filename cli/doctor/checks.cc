@@ -16,6 +16,7 @@
 #include "absl/strings/str_split.h"
 #include "cli/doctor/words.h"
 #include "common/base/address.h"
+#include "common/job/job_timeouts.h"
 #include "common/process/device.h"
 #include "common/text/counted.h"
 
@@ -140,7 +141,7 @@ Finding Space(const DiskFacts& disk, const job::Job& job, const Load& load) {
 
 // The scheduler saves its state every T / 2, and goes on when that is on disk.
 void AddSpeed(const DiskFacts& disk, const job::Job& job, const Load& load, Findings& findings) {
-  const absl::Duration most = absl::Milliseconds(job.timeouts().heartbeat_ms()) / 2;
+  const absl::Duration most = TimeoutsOf(job).heartbeat / 2;
   const std::string found = absl::StrFormat("writes %.0f MB/s; a small file is synced and replaced in %s, %s at most",
                                             disk.write_mb_per_s, Time(disk.sync_median), Time(disk.sync_max));
   const std::string check = "disk speed";
@@ -444,7 +445,7 @@ Findings CheckLink(const LinkFacts& link, const std::string& with, const job::Jo
   const std::string found = absl::StrFormat("%s there and back, %.0f MB/s there, %.0f MB/s back", Time(link.round_trip),
                                             link.to_mb_per_s, link.from_mb_per_s);
   Findings findings;
-  const absl::Duration heartbeat = absl::Milliseconds(job.timeouts().heartbeat_ms());
+  const absl::Duration heartbeat = TimeoutsOf(job).heartbeat;
   if (link.round_trip > heartbeat / 2) {
     findings.push_back({Level::kProblem, check, found,
                         absl::StrCat("less than ", Time(heartbeat / 2), " (timeouts.heartbeat_ms / 2)"),

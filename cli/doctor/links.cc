@@ -10,6 +10,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "cli/doctor/words.h"
+#include "common/job/job_timeouts.h"
 
 namespace slackline::cli::doctor {
 namespace {
@@ -176,7 +177,7 @@ Findings CheckLinks(const std::vector<MeasuredLink>& links, size_t nodes, const 
   std::sort(slow.begin(), slow.end(), [](const auto* a, const auto* b) { return Slower(a->facts) < Slower(b->facts); });
   std::sort(far.begin(), far.end(),
             [](const auto* a, const auto* b) { return RoundTripUs(a->facts) > RoundTripUs(b->facts); });
-  const absl::Duration most = absl::Milliseconds(job.timeouts().heartbeat_ms()) / 2;
+  const absl::Duration most = TimeoutsOf(job).heartbeat / 2;
   const absl::Duration longest = (*std::max_element(measured.begin(), measured.end(), [](const auto* a, const auto* b) {
                                    return a->facts.round_trip < b->facts.round_trip;
                                  }))->facts.round_trip;

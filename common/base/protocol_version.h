@@ -13,7 +13,7 @@ struct ProtocolVersion {
   // Raise `major` if a peer of the version before could misunderstand a message, and `minor` if fields are added.
   // tests/protos/released holds the fields that must stay.
   uint32_t major = 1;
-  uint32_t minor = 3;
+  uint32_t minor = 4;
   std::string build;  // of the peer's program: "0.2.0 (1a2b3c4)"; empty if unknown
 };
 
@@ -21,6 +21,8 @@ struct ProtocolVersion {
 inline constexpr uint32_t kMinorOfLearningRates = 2;
 // Minor number from which the scheduler takes a script's optimizer settings. An older one ignores them.
 inline constexpr uint32_t kMinorOfScriptOptimizer = 3;
+// Minor number from which servers take changes of the set of members. Older ones take each for a whole set.
+inline constexpr uint32_t kMinorOfMemberChanges = 4;
 
 // Returns the version of this program.
 ProtocolVersion OwnProtocol();

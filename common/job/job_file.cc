@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/http/http_address.h"
 #include "common/job/job_kinds.h"
+#include "common/job/job_timeouts.h"
 #include "common/job/mistakes.h"
 #include "common/job/reader.h"
 #include "common/job/rules.h"
@@ -124,6 +125,10 @@ job::Job Resolve(const job::Job& job) {
     if (resolved.worker().devices_size() == 0) resolved.mutable_worker()->add_devices("cpu");
   } else if (!job.cluster().has_workers()) {
     resolved.mutable_cluster()->set_workers(static_cast<uint32_t>(resolved.worker().groups_size()));
+  }
+  if (!job.timeouts().has_heartbeat_ms()) {
+    resolved.mutable_timeouts()->clear_heartbeat_ms();
+    resolved.mutable_timeouts()->set_heartbeat_ms(HeartbeatMsOf(resolved));
   }
   LeaveToScript(job, resolved);
   return resolved;

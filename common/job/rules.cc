@@ -13,6 +13,7 @@
 #include "common/http/http_address.h"
 #include "common/job/data_formats.h"
 #include "common/job/job_kinds.h"
+#include "common/job/job_timeouts.h"
 #include "common/job/metric_names.h"
 #include "common/job/model_rules.h"
 #include "common/job/path_rules.h"
@@ -333,8 +334,8 @@ class Rules : private RuleBook {
     }
   }
 
-  void Timeouts(const job::Timeouts& timeouts) {
-    const uint64_t least = 2ull * timeouts.heartbeat_ms();
+  void Timeouts(const job::Timeouts& timeouts, uint32_t heartbeat_ms) {
+    const uint64_t least = 2ull * heartbeat_ms;
     const std::string allowed = absl::StrCat("at least twice timeouts.heartbeat_ms (", least, ")");
     if (timeouts.stall_ms() < least) Refuse("timeouts.stall_ms", absl::StrCat(timeouts.stall_ms()), allowed);
     if (timeouts.startup_ms() < least) Refuse("timeouts.startup_ms", absl::StrCat(timeouts.startup_ms()), allowed);
@@ -549,7 +550,7 @@ void CheckRules(const job::Job& job, const std::string& name, const Origins& ori
   CheckCocoRules(job, name, origins, mistakes);
   CheckWorkerRules(job, name, origins, mistakes);
   CheckSelfSupervisedRules(job, name, origins, mistakes);
-  rules.Timeouts(job.timeouts());
+  rules.Timeouts(job.timeouts(), HeartbeatMsOf(job));
   rules.Durability(job.durability(), job.consistency());
   rules.Wire(job.wire());
   rules.Limits(job.limits(), job.cluster());

@@ -34,24 +34,24 @@ void Engine::Restore(const EngineState& restored, Lineage lineage) {
 
 // --- Membership -------------------------------------------------------------------------------------------------
 
-absl::Status Engine::SetMembers(Epoch epoch, absl::Span<const MemberEntry> members, Actions& actions) {
-  if (epoch < epoch_) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("members epoch is ", epoch.value(), ", installed is ", epoch_.value()));
+absl::Status Engine::SetMembers(const MemberSet& set, Actions& actions) {
+  if (set.since && set.epoch == epoch_) return absl::OkStatus();
+  if (set.since.value_or(epoch_) != epoch_ || set.epoch < epoch_) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "members epoch is ", set.epoch.value(), set.since ? absl::StrCat(", a change of ", set.since->value()) : "",
+        ", installed is ", epoch_.value()));
   }
-  epoch_ = epoch;
+  const std::vector<Sender> out = PutOutBy(set);
+  epoch_ = set.epoch;
   const Clock64 first = clock_min();
   const auto live_before = static_cast<double>(workers_.size());
-  std::map<WorkerId, Worker> next;
-  for (const MemberEntry& member : members) {
+  for (const Sender& sender : out) PutOut(sender.worker, workers_.at(sender.worker), actions);
+  for (const MemberEntry& member : set.members) {
+    if (IsMember(member.sender)) continue;
     Worker worker;
     worker.incarnation = member.sender.incarnation;
     worker.clock = first;
-    if (auto known = workers_.find(member.sender.worker);
-        known != workers_.end() && known->second.incarnation == member.sender.incarnation) {
-      worker = std::move(known->second);
-      workers_.erase(known);
-    } else if (auto old = restored_.find(member.sender); old != restored_.end()) {
+    if (const auto old = restored_.find(member.sender); old != restored_.end()) {
       worker.clock = old->second.clock;
       worker.heard = true;
       worker.answers = old->second.answers;
@@ -60,15 +60,12 @@ absl::Status Engine::SetMembers(Epoch epoch, absl::Span<const MemberEntry> membe
       continue;
     }
     worker.name = member.name;
-    next[member.sender.worker] = std::move(worker);
     newest_.Note(member.sender);
+    Worker& live = workers_[member.sender.worker] = std::move(worker);
+    by_id_[member.sender.worker] = &live;
+    List(member.sender.worker, live);
   }
   restored_.clear();
-  for (const auto& [id, gone] : workers_) {
-    for (const auto& [sequence, held] : gone.held) actions.push_back(DropAction{{{id, gone.incarnation}, sequence}});
-  }
-  workers_ = std::move(next);
-  ListAll();
   if (workers_.empty() && !accepted_.empty()) {
     ApplyAccepted(accepted_.size(), static_cast<double>(accepted_.size()) / live_before, actions);
   }
@@ -78,21 +75,35 @@ absl::Status Engine::SetMembers(Epoch epoch, absl::Span<const MemberEntry> membe
   return absl::OkStatus();
 }
 
+std::vector<Sender> Engine::PutOutBy(const MemberSet& set) const {
+  std::set<Sender> out;
+  if (set.since) {
+    for (const WorkerId id : set.gone) {
+      if (const auto live = workers_.find(id); live != workers_.end()) out.insert({id, live->second.incarnation});
+    }
+    for (const MemberEntry& member : set.members) {
+      const auto live = workers_.find(member.sender.worker);
+      if (live != workers_.end()) out.insert({live->first, live->second.incarnation});
+    }
+  } else {
+    for (const auto& [id, worker] : workers_) out.insert(out.end(), {id, worker.incarnation});
+  }
+  for (const MemberEntry& member : set.members) out.erase(member.sender);
+  return {out.begin(), out.end()};
+}
+
+void Engine::PutOut(WorkerId id, Worker& worker, Actions& actions) {
+  for (const auto& [sequence, held] : worker.held) actions.push_back(DropAction{{{id, worker.incarnation}, sequence}});
+  Unlist(id, worker);
+  stirred_.erase(id);
+  by_id_.erase(id);
+  workers_.erase(id);
+}
+
 void Engine::SetStalenessBound(uint64_t bound, Actions& actions) {
   if (bound == staleness_bound_) return;
   staleness_bound_ = bound;
   Settle(actions);
-}
-
-void Engine::ListAll() {
-  clocks_.Clear();
-  missing_.Clear();
-  stirred_.clear();
-  gate_.clear();
-  for (auto& [id, worker] : workers_) {
-    worker.gate.reset();
-    List(id, worker);
-  }
 }
 
 void Engine::List(WorkerId id, const Worker& worker) {
@@ -122,9 +133,9 @@ absl::string_view Engine::name(WorkerId worker) const {
 }
 
 const Engine::Worker* Engine::Find(const Sender& sender) const {
-  auto found = workers_.find(sender.worker);
-  if (found == workers_.end() || found->second.incarnation != sender.incarnation) return nullptr;
-  return &found->second;
+  const auto found = by_id_.find(sender.worker);
+  if (found == by_id_.end() || found->second->incarnation != sender.incarnation) return nullptr;
+  return found->second;
 }
 
 Engine::Worker* Engine::Find(const Sender& sender) {

@@ -44,8 +44,8 @@
 //
 // Thread-safety: none; the shard's sequencer calls it.
 // Cost:          Push(), Pull() and Hello() take logarithmic time in the number of live workers, plus the time for all
-//                that they set free. A step of several pushes, a change of the members, Tick() and Snapshot() take
-//                linear time.
+//                that they set free. A change of the members takes that for each worker that comes or goes. A step of
+//                several pushes, a whole set of members, Tick() and Snapshot() take linear time.
 // Invariants:
 //   - Answers are final and given once per (incarnation, sequence); repeated pushes get the stored answer.
 //   - A worker's answers are given in the order of sequence; its clock never falls within an incarnation.
@@ -63,6 +63,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -113,7 +114,7 @@ struct EngineConfig {
 struct WorkerClock {
   Sender sender;
   Clock64 clock;
-  std::deque<Answer> answers;
+  std::vector<Answer> answers;
 };
 
 // State of the engine at one version of the shard; part of a snapshot of the shard.
@@ -142,14 +143,19 @@ class Engine {
   explicit Engine(const EngineConfig& config);
   // Restores a shard from a snapshot. The lineage rises by one; there are no members until the scheduler names them.
   Engine(const EngineConfig& config, const EngineState& restored);
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
   // Restores into an engine that is still as its constructor made it. The lineage is `lineage` or the one after the
   // snapshot's, whichever is larger: one snapshot may be restored more than once, and each restore has its own lineage.
   void Restore(const EngineState& restored, Lineage lineage);
 
   // Installs the set of live workers. Known incarnations keep their state; new ones begin at the slowest live clock.
-  // Workers that are missing from the set are fenced: their held pushes are dropped, and nobody waits for them.
-  //   kFailedPrecondition  `epoch` is older than the installed one; nothing changed
-  absl::Status SetMembers(Epoch epoch, absl::Span<const MemberEntry> members, Actions& actions);
+  // Workers that are missing from the set are fenced: their held pushes are dropped, and nobody waits for them. A
+  // change that is installed already changes nothing.
+  //   kFailedPrecondition  the set is older than the installed one, or changes another one; nothing changed
+  absl::Status SetMembers(const MemberSet& set, Actions& actions);
+  // Returns the live workers that SetMembers() would put out.
+  std::vector<Sender> PutOutBy(const MemberSet& set) const;
 
   // Sets the bound of ssp from now on. A larger bound serves the pulls that it sets free. A smaller bound holds for
   // waiting pulls too, but does not undo what was served. Other modes have no bound.
@@ -223,7 +229,7 @@ class Engine {
     std::string name;
     Clock64 clock;
     bool heard = false;                 // true once the worker has said Hello or pushed
-    std::deque<Answer> answers;         // final answers, oldest first, at most window_max
+    std::vector<Answer> answers;        // final answers, oldest first, at most window_max
     std::map<Sequence, HeldPush> held;  // pushes that arrived and are not answered; without gaps from clock + 1 on
     std::vector<WaitingPull> pulls;     // oldest first
     std::optional<Clock64> gate;        // clock of its entry in gate_
@@ -253,7 +259,8 @@ class Engine {
   bool Quarantines(const PushEvent& push, const Worker& worker);
   void List(WorkerId id, const Worker& worker);
   void Unlist(WorkerId id, Worker& worker);
-  void ListAll();
+  // Takes a live worker out of the set.
+  void PutOut(WorkerId id, Worker& worker, Actions& actions);
   // Serves the pulls that have become free to go.
   void ServePulls(Actions& actions);
   void ServePulls(WorkerId id, Worker& worker, Actions& actions);
@@ -309,7 +316,8 @@ class Engine {
   // its pushes were applied, so that incarnation must not come back. Storing an Incarnation takes less memory than
   // storing all of that.
   NewestIncarnations newest_;
-  // Indexes of workers_; Change maintains them.
+  // Indexes of workers_; Change, and changes of the members, maintain them.
+  std::unordered_map<WorkerId, Worker*> by_id_;
   ClockCounts clocks_;                           // clocks of all workers
   ClockCounts missing_;                          // clocks of workers whose next push is not held
   std::set<WorkerId> stirred_;                   // workers with pulls that may be free to go

@@ -46,7 +46,7 @@ void Engine::Finish(const Sender& sender, Worker& worker, const Answer& answer, 
   worker.held.erase(answer.sequence);
   worker.clock = answer.sequence;
   worker.answers.push_back(answer);
-  if (worker.answers.size() > config_.window_max) worker.answers.pop_front();
+  if (worker.answers.size() > config_.window_max) worker.answers.erase(worker.answers.begin());
   actions.push_back(AnswerAction{sender, answer, /*repeated=*/false});
 }
 

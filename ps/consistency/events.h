@@ -77,6 +77,18 @@ struct MemberEntry {
   std::string name;
 };
 
+// Set of live workers: whole, or as a change of an earlier set.
+struct MemberSet {
+  Epoch epoch;
+  // All workers of the set; of a change, the new ones. One that is live in an earlier incarnation goes first; one that
+  // is live already stays.
+  std::vector<MemberEntry> members = {};
+  // Set that changes; nullopt: `members` is the whole set.
+  std::optional<Epoch> since = {};
+  // Workers that the change puts out. A number that is not live is ignored.
+  std::vector<WorkerId> gone = {};
+};
+
 // --- Actions ----------------------------------------------------------------------------------------------------
 
 struct PushRef {

@@ -36,7 +36,7 @@ void FollowedWorkers::Answered(const Sender& sender, const Answer& answer) {
   if (worker.sender != sender || answer.sequence <= worker.clock) return;  // of an earlier life, or said again
   worker.clock = answer.sequence;
   worker.answers.push_back(answer);
-  if (worker.answers.size() > answers_max_) worker.answers.pop_front();
+  if (worker.answers.size() > answers_max_) worker.answers.erase(worker.answers.begin());
 }
 
 void FollowedWorkers::Left(const Sender& sender) {

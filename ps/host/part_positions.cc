@@ -25,13 +25,13 @@ void PartPositions::Pushed(const PushRef& push, const wire::DataProgress& data, 
   while (pushes.size() > 1 && IsAnswered(pushes[1].first, clock)) pushes.pop_front();
 }
 
-PartPositions::Gone PartPositions::Missing(const Engine& engine, absl::Span<const MemberEntry> members) const {
+PartPositions::Gone PartPositions::Of(absl::Span<const Sender> workers, const Engine& engine) const {
   Gone gone;
-  for (const auto& [sender, pushes] : pushed_) {
-    const auto same = [&sender = sender](const MemberEntry& member) { return member.sender == sender; };
-    if (absl::c_any_of(members, same) || !engine.IsMember(sender)) continue;
+  for (const Sender& sender : workers) {
+    const auto found = pushed_.find(sender);
+    if (found == pushed_.end()) continue;
     const Clock64 clock = engine.clock(sender.worker).value_or(Clock64());
-    for (const auto& [sequence, positions] : pushes) {
+    for (const auto& [sequence, positions] : found->second) {
       if (IsAnswered(sequence, clock)) gone[sender] = positions;
     }
   }

@@ -34,8 +34,8 @@ class PartPositions {
 
   // Positions of workers that a set leaves out, as of their clocks.
   using Gone = std::map<Sender, Positions>;
-  // Returns the workers that are not among `members`. Requires: `engine` still has the members before.
-  Gone Missing(const Engine& engine, absl::Span<const MemberEntry> members) const;
+  // Returns the positions of these workers. Requires: they are members of `engine` still.
+  Gone Of(absl::Span<const Sender> workers, const Engine& engine) const;
   // Notes that the set of `epoch` has left out these workers.
   void Installed(Epoch epoch, const Gone& gone);
 

@@ -150,28 +150,23 @@ Peer* ShardHost::Find(const Sender& sender) const {
   return member == members_.end() ? nullptr : member->second.peer;
 }
 
-absl::Status ShardHost::SetMembers(Epoch epoch, absl::Span<const MemberEntry> members) {
+absl::Status ShardHost::SetMembers(const MemberSet& set) {
   Actions actions;
-  const PartPositions::Gone gone = part_positions_.Missing(engine_, members);
-  absl::Status status = engine_.SetMembers(epoch, members, actions);
+  const std::vector<Sender> out = engine_.PutOutBy(set);
+  const PartPositions::Gone positions = part_positions_.Of(out, engine_);
+  absl::Status status = engine_.SetMembers(set, actions);
   Execute(actions);
   if (!status.ok()) return status;
-  part_positions_.Installed(epoch, gone);
-  references_.SetMembers(members);
-  std::erase_if(lost_, [&](const auto& gap) {
-    return absl::c_none_of(members, [&](const MemberEntry& member) { return member.sender == gap.first; });
-  });
-  std::set<Sender> before;
-  for (const MemberEntry& member : members) {
-    if (engine_.IsMember(member.sender)) before.insert(member.sender);
+  part_positions_.Installed(set.epoch, positions);
+  references_.Forget(out);
+  for (const Sender& sender : out) {
+    lost_.erase(sender);
+    set_.erase(sender);
+    if (journal_ != nullptr) journal_->Left(config_.shard, sender);
   }
-  std::swap(set_, before);
-  if (journal_ == nullptr) return status;
-  for (const Sender& sender : before) {
-    if (!set_.contains(sender)) journal_->Left(config_.shard, sender);
-  }
-  for (const auto& [sender, clock] : MemberClocks()) {
-    if (!before.contains(sender)) journal_->Joined(config_.shard, sender, clock);
+  for (const MemberEntry& member : set.members) {
+    if (!engine_.IsMember(member.sender) || !set_.insert(member.sender).second || journal_ == nullptr) continue;
+    journal_->Joined(config_.shard, member.sender, engine_.clock(member.sender.worker).value_or(Clock64()));
   }
   return status;
 }

@@ -86,8 +86,8 @@ class ShardHost {
   // `averaged`: a reader pulls the average of the weights. Requires: the optimizer keeps an average.
   void Pull(const Caller& caller, const PullEvent& pull, const std::optional<Version>& known, bool averaged = false);
 
-  //   kFailedPrecondition  `epoch` is older than the installed one
-  absl::Status SetMembers(Epoch epoch, absl::Span<const MemberEntry> members);
+  // Same as Engine::SetMembers().
+  absl::Status SetMembers(const MemberSet& set);
   void SetStalenessBound(uint64_t bound);
   // Returns the whole shard as it is now; costs no copy.
   // Requires: seeded().

@@ -9,6 +9,7 @@
 #include "common/text/counted.h"
 #include "ps/service/shard_table.h"
 #include "ps/service/staging_size.h"
+#include "ps/shard/shard_settings.h"
 
 namespace slackline::ps {
 
@@ -186,24 +187,21 @@ absl::StatusOr<wire::SetMembersReply> ShardTable::SetMembers(const wire::SetMemb
     return absl::FailedPreconditionError(absl::StrCat("members of shard map generation ", request.generation(),
                                                       "; the server is at ", generation_.value()));
   }
-  std::vector<MemberEntry> members;
-  std::set<Sender> senders;
-  for (const wire::Member& member : request.members()) {
-    members.push_back({{WorkerId(member.worker()), Incarnation(member.incarnation())}, member.name()});
-    senders.insert(members.back().sender);
-  }
-  members_known_ = true;
-  MakeRoomFor(members.size());
+  const MemberSet set = MembersOf(request);
   wire::SetMembersReply reply;
   reply.set_epoch(request.epoch());
   reply.set_generation(request.generation());
   for (const auto& [id, host] : hosts_) {
-    if (absl::Status status = host->SetMembers(Epoch(request.epoch()), members); !status.ok()) return status;
+    if (absl::Status status = host->SetMembers(set); !status.ok()) return status;
     if (request.has_staleness_bound()) host->SetStalenessBound(request.staleness_bound());
     reply.set_clock_min_largest(std::max(reply.clock_min_largest(), host->engine().clock_min().value()));
   }
+  members_known_ = true;
   AddFenced(reply);
-  EndWhere([&](const Caller& caller) { return !caller.reader && !senders.contains(caller.sender); },
+  if (hosts_.empty()) return reply;
+  const Engine& engine = hosts_.begin()->second->engine();
+  MakeRoomFor(engine.live_workers());
+  EndWhere([&](const Caller& caller) { return !caller.reader && !engine.IsMember(caller.sender); },
            absl::FailedPreconditionError(
                absl::StrCat("the worker is not in the set of members any more (epoch ", request.epoch(), ")")));
   return reply;

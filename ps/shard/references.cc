@@ -1,7 +1,5 @@
 #include "ps/shard/references.h"
 
-#include <set>
-
 #include "absl/algorithm/container.h"
 #include "common/base/check.h"
 
@@ -43,10 +41,8 @@ void References::LetGo(Needed& needed) {
   --versions_;
 }
 
-void References::SetMembers(absl::Span<const MemberEntry> members) {
-  std::set<Sender> live;
-  for (const MemberEntry& member : members) live.insert(member.sender);
-  std::erase_if(sent_, [&](const auto& entry) { return !live.contains(entry.first); });
+void References::Forget(absl::Span<const Sender> workers) {
+  for (const Sender& worker : workers) sent_.erase(worker);
 }
 
 const SliceView* References::Find(const Version& version) const {

@@ -53,8 +53,8 @@ class References {
   // Records that the worker was sent this version. The worker may push from the last `window` versions that it was
   // sent.
   void Sent(const Sender& worker, uint32_t window, const Version& version, const SliceView& view);
-  // Forgets the versions sent to workers outside `members`: only members can push from what they were sent.
-  void SetMembers(absl::Span<const MemberEntry> members);
+  // Forgets the versions sent to these workers, which are no members any more: only members can push.
+  void Forget(absl::Span<const Sender> workers);
 
   // Returns the weights of the version; null if they are not kept.
   const SliceView* Find(const Version& version) const;

@@ -68,4 +68,14 @@ std::vector<GroupRun> RunsOf(const wire::InstallShardsRequest& request, const wi
   return runs;
 }
 
+MemberSet MembersOf(const wire::SetMembersRequest& request) {
+  MemberSet set = {.epoch = Epoch(request.epoch())};
+  for (const wire::Member& member : request.members()) {
+    set.members.push_back({{WorkerId(member.worker()), Incarnation(member.incarnation())}, member.name()});
+  }
+  if (request.has_since_epoch()) set.since = Epoch(request.since_epoch());
+  for (const uint32_t worker : request.gone()) set.gone.push_back(WorkerId(worker));
+  return set;
+}
+
 }  // namespace slackline::ps

@@ -1,5 +1,5 @@
 // Derives the settings of a shard: those of its engine from the job file; from the scheduler's request its parts, which
-// are trained, averaged and frozen elements, and the group of the optimizer's settings for each range.
+// are trained, averaged and frozen elements, the group of the optimizer's settings for each range, and its members.
 #pragma once
 
 #include <cstdint>
@@ -25,5 +25,7 @@ absl::Status CheckParts(const wire::InstallShardsRequest& request, int groups);
 // Requires, like RunsOf(): CheckParts() returned OK.
 ShardExtent ExtentOf(const wire::InstallShardsRequest& request, const wire::ShardSpec& spec);
 std::vector<GroupRun> RunsOf(const wire::InstallShardsRequest& request, const wire::ShardSpec& spec);
+
+MemberSet MembersOf(const wire::SetMembersRequest& request);
 
 }  // namespace slackline::ps

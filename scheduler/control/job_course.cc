@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "common/base/protocol_version.h"
 #include "common/base/slowdown.h"
 #include "common/job/push_samples.h"
 #include "common/job/script_optimizer.h"
@@ -52,7 +53,15 @@ void JobCourse::Act(const SendMembersAction& action) {
   request.set_generation(job_.shards.GenerationOf(action.server).value());
   request.set_epoch(action.epoch.value());
   request.set_server_incarnation(action.server_incarnation.value());
-  for (const MemberRef& member : action.members) {
+  const auto server = job_.membership.servers().find(action.server);
+  const auto minor = server == job_.membership.servers().end() ? job_.servers.minors.end()
+                                                               : job_.servers.minors.find(server->second.name);
+  const bool takes_changes = minor != job_.servers.minors.end() && minor->second >= kMinorOfMemberChanges;
+  if (action.since && takes_changes) {
+    request.set_since_epoch(action.since->value());
+    for (const WorkerId worker : action.gone) request.add_gone(worker.value());
+  }
+  for (const MemberRef& member : action.since && !takes_changes ? job_.membership.Members() : action.members) {
     wire::Member& spec = *request.add_members();
     spec.set_worker(member.worker.value());
     spec.set_incarnation(member.incarnation.value());

@@ -54,7 +54,9 @@ void ForgetDeparted(RunningJob& job) {
     job.workers.claims.Drop(worker);
     job.progress.Forget(worker);
     job.batch_sizes.Forget(worker);
-    std::erase_if(job.workers.told_to_leave, [&](const Holder& holder) { return holder.worker == worker; });
+    std::set<Holder>& told = job.workers.told_to_leave;
+    told.erase(told.lower_bound({worker, Incarnation()}),
+               told.lower_bound({WorkerId(worker.value() + 1), Incarnation()}));
   }
 }
 

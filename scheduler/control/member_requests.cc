@@ -74,12 +74,15 @@ absl::Status CheckNoNamesake(const RunningJob& job, const std::string& name) {
   return status;
 }
 
-void NoteServerMetrics(RunningJob& job, const wire::RegisterServerRequest& request) {
+void NoteServer(RunningJob& job, const wire::RegisterServerRequest& request) {
   std::set<std::string> names = {request.name()};
   for (const auto& [id, server] : job.membership.servers()) names.insert(server.name);
   for (const auto& [id, spare] : job.Spares()) names.insert(spare.name);
-  std::erase_if(job.servers.metrics, [&](const auto& entry) { return !names.contains(entry.first); });
+  const auto is_gone = [&](const auto& entry) { return !names.contains(entry.first); };
+  std::erase_if(job.servers.metrics, is_gone);
+  std::erase_if(job.servers.minors, is_gone);
   job.servers.metrics[request.name()] = request.metrics_address();
+  job.servers.minors[request.name()] = ProtocolOf(request).minor;
 }
 
 }  // namespace
@@ -109,7 +112,7 @@ absl::StatusOr<wire::RegisterServerReply> MemberRequests::RegisterServer(const w
   if (job_.phase.Ended()) return absl::FailedPreconditionError(absl::StrCat("the job has ended: ", job_.phase.reason));
   if (absl::Status alone = CheckNoNamesake(job_, request.name()); !alone.ok()) return alone;
   job_.backups.deposed().erase(request.name());
-  NoteServerMetrics(job_, request);
+  NoteServer(job_, request);
   MembershipActions actions;
   for (const auto& [id, server] : job_.membership.servers()) {
     if (server.name != request.name() || job_.phase.state != wire::JOB_TRAINING) continue;
@@ -166,8 +169,9 @@ absl::StatusOr<std::optional<WorkerId>> MemberRequests::PreviousOf(const wire::R
     own = earlier->first;
   }
   const WorkerOrigin origin = OriginOf(request);
-  for (const auto& [id, worker] : job_.membership.workers()) {
-    if (worker.name != request.name() || !IsThere(worker.state) || id == own) continue;
+  for (const WorkerId id : job_.membership.Named(request.name())) {
+    const Membership::Worker& worker = job_.membership.workers().at(id);
+    if (!IsThere(worker.state) || id == own) continue;
     const Kinship kinship = KinshipOf(job_.workers.origins.at(id), origin);
     // The reply to its first registration was lost: without this the process would count twice.
     if (kinship == Kinship::kSame && !own) return id;
@@ -489,10 +493,9 @@ absl::Status MemberRequests::ReportExit(const wire::ReportExitRequest& request) 
       break;
     }
   } else {
-    for (const auto& [id, worker] : job_.membership.workers()) {
-      if (worker.name != request.name()) continue;
+    for (const WorkerId id : job_.membership.Named(request.name())) {
       known = true;
-      job_.membership.Expel(id, worker.incarnation, request.reason(), actions);
+      job_.membership.Expel(id, job_.membership.workers().at(id).incarnation, request.reason(), actions);
     }
   }
   if (!known && !job_.phase.Ended()) {

@@ -86,6 +86,8 @@ struct JobPhase {
 struct ServersSeen {
   // Metrics endpoints of servers and backups, by name.
   std::map<std::string, std::string> metrics;
+  // Minor number of the protocol that servers and backups speak, by name.
+  std::map<std::string, uint32_t> minors;
   struct VersionRate {
     absl::Time since;
     uint64_t version = 0;

@@ -140,6 +140,7 @@ state::Scheduler SaveState(const RunningJob& job, absl::Time wall_time) {
   job.backups.Save(state);
   job.moves.Save(state);
   state.mutable_server_metrics()->insert(job.servers.metrics.begin(), job.servers.metrics.end());
+  state.mutable_server_minors()->insert(job.servers.minors.begin(), job.servers.minors.end());
   for (const auto& [id, origin] : job.workers.origins) (*state.mutable_worker_metrics())[id.value()] = origin.metrics;
   return state;
 }
@@ -201,6 +202,7 @@ absl::Status RestoreState(const state::Scheduler& state, absl::Time wall_time, R
                                                       worker.topology(), worker.group(), /*metrics=*/""};
   }
   job.servers.metrics.insert(state.server_metrics().begin(), state.server_metrics().end());
+  job.servers.minors.insert(state.server_minors().begin(), state.server_minors().end());
   for (const auto& [id, address] : state.worker_metrics()) {
     if (const auto origin = job.workers.origins.find(WorkerId(id)); origin != job.workers.origins.end())
       origin->second.metrics = address;

@@ -10,6 +10,9 @@
 namespace slackline::scheduler {
 namespace {
 
+// A server that acknowledges nothing over more changes gets the whole set.
+constexpr size_t kChangesMax = 65536;
+
 std::string Silence(absl::Duration silent, absl::Duration allowed) {
   return absl::StrCat("silent for ", absl::FormatDuration(absl::Trunc(silent, absl::Milliseconds(1))), ", allowed is ",
                       absl::FormatDuration(allowed));
@@ -175,11 +178,14 @@ absl::StatusOr<Membership::Registered> Membership::RegisterWorker(const std::str
   if (previous) {
     --counts_[static_cast<size_t>(workers_[id].state)];
     departed_.erase(workers_[id].departed);
+    names_.erase({workers_[id].name, id});
   }
+  names_.emplace(name, id);
   ++counts_[static_cast<size_t>(worker.state)];
+  worker.joined_epoch = epoch_.Next();
+  joining_[worker.joined_epoch] = id;
   workers_[id] = std::move(worker);
-  ChangeSet(actions);
-  workers_[id].joined_epoch = epoch_;
+  ChangeSet(id, actions);
   return Registered{id.value(), last_incarnation_};
 }
 
@@ -207,6 +213,14 @@ Membership::Worker* Membership::Find(WorkerId worker, Incarnation incarnation) {
   return &found->second;
 }
 
+std::vector<WorkerId> Membership::Named(const std::string& name) const {
+  std::vector<WorkerId> found;
+  for (auto at = names_.lower_bound({name, WorkerId()}); at != names_.end() && at->first == name; ++at) {
+    found.push_back(at->second);
+  }
+  return found;
+}
+
 void Membership::Standby(WorkerId worker, Incarnation incarnation, MembershipActions& actions) {
   if (Worker* found = Find(worker, incarnation); found != nullptr && InSet(found->state)) {
     Remove(worker, *found, WorkerState::kStandby, "no data to train on", actions);
@@ -228,13 +242,14 @@ void Membership::Expel(WorkerId worker, Incarnation incarnation, std::string rea
 void Membership::Remove(WorkerId id, Worker& worker, WorkerState state, std::string reason,
                         MembershipActions& actions) {
   const bool was_in_set = InSet(worker.state);
+  joining_.erase(worker.joined_epoch);
   Enter(id, worker, state);
   worker.reason = reason;
   if (state == WorkerState::kDead) {
     actions.push_back(WorkerDeadAction{id, worker.incarnation, std::move(reason)});
   }
   if (!was_in_set) return;
-  ChangeSet(actions);
+  ChangeSet(id, actions);
   unfenced_.push_back({id, worker.incarnation, epoch_});
   Settle(actions);
 }
@@ -269,14 +284,20 @@ std::vector<WorkerId> Membership::ForgetDeparted() {
       continue;
     }
     forgotten.push_back(at->second);
+    names_.erase({workers_.at(at->second).name, at->second});
     workers_.erase(at->second);
     at = departed_.erase(at);
   }
   return forgotten;
 }
 
-void Membership::ChangeSet(MembershipActions& actions) {
+void Membership::ChangeSet(std::optional<WorkerId> changed, MembershipActions& actions) {
   epoch_ = epoch_.Next();
+  if (changed) changes_[epoch_] = *changed;
+  if (changes_.size() > kChangesMax) {
+    changes_from_ = changes_.begin()->first;
+    changes_.erase(changes_.begin());
+  }
   for (auto& [id, server] : servers_) {
     if (server.state == ServerState::kLive) SendSet(id, server, actions);
   }
@@ -286,7 +307,29 @@ void Membership::SendSet(ServerId id, Server& server, MembershipActions& actions
   const bool on_its_way = server.sent > server.acknowledged;
   if (on_its_way || server.sent == epoch_) return;
   server.sent = epoch_;
-  actions.push_back(SendMembersAction{id, server.incarnation, epoch_, Members()});
+  SendMembersAction action = {id, server.incarnation, epoch_, {}, {}, {}};
+  Describe(server, action);
+  actions.push_back(std::move(action));
+}
+
+void Membership::Describe(const Server& server, SendMembersAction& action) const {
+  if (server.acknowledged == Epoch() || server.acknowledged < changes_from_) {
+    action.members = Members();
+    return;
+  }
+  action.since = server.acknowledged;
+  std::set<WorkerId> changed;
+  for (auto change = changes_.upper_bound(server.acknowledged); change != changes_.end(); ++change) {
+    changed.insert(change->second);
+  }
+  for (const WorkerId id : changed) {
+    const auto worker = workers_.find(id);
+    if (worker != workers_.end() && InSet(worker->second.state)) {
+      action.members.push_back({id, worker->second.incarnation, worker->second.name});
+    } else {
+      action.gone.push_back(id);
+    }
+  }
 }
 
 void Membership::Settle(MembershipActions& actions) {
@@ -301,18 +344,18 @@ void Membership::Settle(MembershipActions& actions) {
     first_clock = std::max(first_clock, server.clock_min_largest);
   }
   if (servers_.size() < places_) live_to = Epoch();
-  for (auto& [id, worker] : workers_) {
-    if (worker.state == WorkerState::kJoining && worker.joined_epoch > Epoch() && worker.joined_epoch <= live_to) {
-      Enter(id, worker, WorkerState::kLive);
-      worker.first_clock = first_clock;
-      actions.push_back(WorkerLiveAction{id, worker.incarnation, first_clock});
-    }
+  while (!joining_.empty() && joining_.begin()->first <= live_to) {
+    const WorkerId id = joining_.begin()->second;
+    Worker& worker = workers_.at(id);
+    joining_.erase(joining_.begin());
+    Enter(id, worker, WorkerState::kLive);
+    worker.first_clock = first_clock;
+    actions.push_back(WorkerLiveAction{id, worker.incarnation, first_clock});
   }
-  std::erase_if(unfenced_, [&](const Unfenced& gone) {
-    if (gone.left_epoch > fenced_to) return false;
-    actions.push_back(WorkerFencedAction{gone.worker, gone.incarnation});
-    return true;
-  });
+  while (!unfenced_.empty() && unfenced_.front().left_epoch <= fenced_to) {
+    actions.push_back(WorkerFencedAction{unfenced_.front().worker, unfenced_.front().incarnation});
+    unfenced_.pop_front();
+  }
 }
 
 void Membership::Tick(absl::Time now, MembershipActions& actions) {
@@ -369,9 +412,9 @@ void Membership::Restore(State state, absl::Span<const std::pair<WorkerId, Incar
   counts_[static_cast<size_t>(WorkerState::kDead)] = state.dead_forgotten;
   for (auto& [id, worker] : workers_) {
     last_worker_ = std::max(last_worker_, id);
+    names_.emplace(worker.name, id);
     ++counts_[static_cast<size_t>(worker.state)];
     worker.heard = now;
-    worker.joined_epoch = epoch_.Next();
     if (IsGone(worker.state)) departed.emplace_back(worker.incarnation, id);
   }
   // The order of departures is not saved; that of incarnations is close to it.
@@ -386,7 +429,14 @@ void Membership::Restore(State state, absl::Span<const std::pair<WorkerId, Incar
     server.clock_min_largest = Clock64();
     server.heard = now;
   }
-  ChangeSet(actions);
+  // One set each, so that none is lost among those that join.
+  for (auto& [id, worker] : workers_) {
+    epoch_ = epoch_.Next();
+    worker.joined_epoch = epoch_;
+    if (worker.state == WorkerState::kJoining) joining_[epoch_] = id;
+  }
+  changes_from_ = epoch_;
+  ChangeSet(std::nullopt, actions);
   for (const auto& [worker, incarnation] : holders) {
     const Worker* const found = Find(worker, incarnation);
     if (found == nullptr || !InSet(found->state)) unfenced_.push_back({worker, incarnation, epoch_});

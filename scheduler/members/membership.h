@@ -2,9 +2,9 @@
 //
 // Events go in, actions come out; no thread, no clock, no I/O. The scheduler and the simulator both run it.
 //
-// Servers: after a server registers, it gets the whole worker set, and again after each change, under an epoch that
-// rises. It acknowledges each set. Changes that happen while a set is on its way go out together afterwards: a thousand
-// workers that join at once are a few sets, not a thousand.
+// Servers: after a server registers, it gets the whole worker set, and then the changes, under an epoch that rises. It
+// acknowledges each set. Changes that happen while a set is on its way go out together afterwards: a thousand workers
+// that join at once are a few sets, not a thousand.
 //
 // Workers: a worker registers, gets a new incarnation, and is in the set from then on. It is *live* once every live
 // server has acknowledged a set that has it; its first clock is then the largest of the slowest clocks that the servers
@@ -12,6 +12,9 @@
 // server has acknowledged a set without it, and only then may its data ranges go to others.
 //
 // Thread-safety: none.
+// Cost:          What one worker does takes logarithmic time in the number of workers, plus the time for the changes
+// that
+//                go to servers. A whole set, Tick() and the state take linear time.
 // Invariants:
 //   - Each incarnation is given once, and later ones are larger.
 //   - A fenced incarnation is in no server's set, and never will be again.
@@ -21,8 +24,10 @@
 
 #include <array>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <variant>
@@ -60,7 +65,10 @@ struct SendMembersAction {
   ServerId server;
   Incarnation server_incarnation;
   Epoch epoch;
-  std::vector<MemberRef> members;
+  // Set that the server has acknowledged, and that this one is a change of; nullopt: the server gets the whole set.
+  std::optional<Epoch> since;
+  std::vector<MemberRef> members;  // all, or those that are new
+  std::vector<WorkerId> gone;      // those that are out
 };
 
 struct WorkerLiveAction {
@@ -192,7 +200,7 @@ class Membership {
   void Excuse(WorkerId worker, Incarnation incarnation, absl::Time until);
 
   // Sends the set again under a new epoch, for the sake of what travels with it, for example the bound of ssp.
-  void SendAgain(MembershipActions& actions) { ChangeSet(actions); }
+  void SendAgain(MembershipActions& actions) { ChangeSet(std::nullopt, actions); }
 
   // State of a membership, without what all members will be told again.
   struct State {
@@ -219,6 +227,8 @@ class Membership {
 
   Epoch epoch() const { return epoch_; }
   const std::map<WorkerId, Worker>& workers() const { return workers_; }
+  // Returns the numbers of the remembered workers with this name.
+  std::vector<WorkerId> Named(const std::string& name) const;
   const std::map<ServerId, Server>& servers() const { return servers_; }
   // Returns the workers in the set: joining or live.
   std::vector<MemberRef> Members() const;
@@ -237,7 +247,10 @@ class Membership {
     Epoch left_epoch;
   };
 
-  void ChangeSet(MembershipActions& actions);
+  // Begins a new set, after `changed` came, went, or came again.
+  void ChangeSet(std::optional<WorkerId> changed, MembershipActions& actions);
+  // Adds what has changed since the set that the server has acknowledged, or all.
+  void Describe(const Server& server, SendMembersAction& action) const;
   // Sends the set to the server, unless an earlier set is on its way or the server was sent this one.
   void SendSet(ServerId id, Server& server, MembershipActions& actions);
   void Enter(WorkerId id, Worker& worker, WorkerState state);
@@ -252,13 +265,19 @@ class Membership {
   Epoch epoch_;
   Incarnation last_incarnation_;
   std::map<WorkerId, Worker> workers_;
+  std::set<std::pair<std::string, WorkerId>> names_;  // of workers_
   WorkerId last_worker_;
   std::array<size_t, kWorkerStates> counts_ = {};  // workers by state, forgotten ones included
+  // Workers that changed, by the set that they changed in; the sets up to changes_from_ are forgotten.
+  std::map<Epoch, WorkerId> changes_;
+  Epoch changes_from_;
+  // Workers that join, by the first set that has them.
+  std::map<Epoch, WorkerId> joining_;
   // Workers that left or died, in that order.
   std::map<uint64_t, WorkerId> departed_;
   uint64_t departures_ = 0;
   std::map<ServerId, Server> servers_;
-  std::vector<Unfenced> unfenced_;
+  std::deque<Unfenced> unfenced_;  // in the order of left_epoch
 };
 
 }  // namespace slackline::scheduler

@@ -69,7 +69,7 @@ void Progress::Heard(const Holder& holder, const wire::WorkerProgress& progress,
   AddStaleness(progress, before, staleness_);
   staleness_max_ = std::max(staleness_max_, progress.staleness_max());
   worker.last = progress;
-  worker.in_clock = in_clock;
+  SetClock(worker, in_clock ? std::optional(progress.clock()) : std::nullopt);
   // After a restart of the scheduler, a worker's first report covers all that it trained meanwhile, and says nothing
   // about its speed.
   if (worker.samples.empty() && restored) {
@@ -82,19 +82,18 @@ void Progress::Heard(const Holder& holder, const wire::WorkerProgress& progress,
   if (in_clock) ObserveSlack(progress);
 }
 
+void Progress::SetClock(Heartbeats& worker, std::optional<uint64_t> clock) {
+  if (worker.clock) clocks_.erase(clocks_.find(*worker.clock));
+  worker.clock = clock;
+  if (clock) clocks_.insert(*clock);
+}
+
 void Progress::ObserveSlack(const wire::WorkerProgress& progress) {
   if (progress.has_slack_max()) {
     RaiseSlack(progress.slack_max());
     return;
   }
-  uint64_t clock_min = progress.clock();
-  uint64_t clock_max = progress.clock();
-  for (const auto& [id, worker] : workers_) {
-    if (!worker.in_clock) continue;
-    clock_min = std::min(clock_min, worker.last.clock());
-    clock_max = std::max(clock_max, worker.last.clock());
-  }
-  RaiseSlack(clock_max - clock_min);
+  RaiseSlack(*clocks_.rbegin() - *clocks_.begin());
 }
 
 void Progress::RaiseSlack(uint64_t slack) {
@@ -144,7 +143,7 @@ uint64_t Progress::TakeUnreported(const Holder& holder) {
 void Progress::Left(const Holder& holder) {
   auto found = workers_.find(holder.worker);
   if (found == workers_.end() || found->second.holder != holder) return;
-  found->second.in_clock = false;
+  SetClock(found->second, std::nullopt);
   found->second.samples.clear();
 }
 
@@ -153,6 +152,7 @@ void Progress::Forget(WorkerId worker) {
   const auto found = workers_.find(worker);
   if (found == workers_.end()) return;
   Add(found->second.totals, forgotten_);
+  SetClock(found->second, std::nullopt);
   workers_.erase(found);
 }
 
@@ -179,7 +179,7 @@ NamedValues Progress::MeanValues() const {
   NamedValues means;
   std::map<std::string, double> reported;
   for (const auto& [id, worker] : workers_) {
-    if (!worker.in_clock) continue;
+    if (!worker.clock) continue;
     for (const auto& [name, value] : NamedValuesIn(worker.last.values())) {
       if (means.size() >= kMetricNamesMax && !means.contains(name)) continue;
       means[name] += (value - means[name]) / ++reported[name];

@@ -8,6 +8,7 @@
 #include <deque>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -123,7 +124,7 @@ class Progress {
   struct Heartbeats {
     Holder holder;
     wire::WorkerProgress last;
-    bool in_clock = false;
+    std::optional<uint64_t> clock;  // its entry in clocks_
     SampleSeries samples;
     state::Totals totals;  // sums over all lives
     std::map<ServerId, UnreportedLoss> unreported;
@@ -131,6 +132,8 @@ class Progress {
 
   // Returns the means of the figures that live workers reported last.
   NamedValues MeanValues() const;
+  // Sets the clock that counts for the slack; nullopt: none.
+  void SetClock(Heartbeats& worker, std::optional<uint64_t> clock);
   void ObserveSlack(const wire::WorkerProgress& progress);
   void RaiseSlack(uint64_t slack);
   void RaiseNorm(double norm);
@@ -138,6 +141,7 @@ class Progress {
 
   const absl::Duration window_;
   std::map<WorkerId, Heartbeats> workers_;
+  std::multiset<uint64_t> clocks_;  // of live workers, for the slack
   state::Totals totals_;
   state::Totals forgotten_;
   std::map<std::string, state::Totals> earlier_;

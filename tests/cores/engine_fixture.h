@@ -91,7 +91,7 @@ class EngineTest : public testing::Test {
     std::vector<MemberEntry> entries;
     for (const Sender& sender : members) entries.push_back({sender, absl::StrCat("worker-", sender.worker.value())});
     Actions actions;
-    EXPECT_TRUE(engine_->SetMembers(Epoch(epoch), entries, actions).ok());
+    EXPECT_TRUE(engine_->SetMembers({Epoch(epoch), entries}, actions).ok());
     return Lines(actions);
   }
   std::vector<std::string> Push(const Sender& sender, uint64_t sequence, Version base, uint64_t samples = 4) {

@@ -141,8 +141,30 @@ TEST_F(EngineTest, AnOlderSetIsRefused) {
   Start(Mode::kSsp, {A()});
   Members(5, {A(), B()});
   Actions actions;
-  EXPECT_EQ(engine_->SetMembers(Epoch(4), {}, actions).code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(engine_->SetMembers({Epoch(4), {}}, actions).code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(engine_->live_workers(), 2u);
+}
+
+TEST_F(EngineTest, AChangeOfTheSetLeavesTheOthersAlone) {
+  Start(Mode::kBsp, {A(), B(), C()});
+  Push(A(), 1);
+  Push(C(), 1);
+  const Sender again{B().worker, Incarnation(B().incarnation.value() + 100)};
+  Actions actions;
+  const MemberSet change = {Epoch(2), {{again, "b"}, {D(), "d"}}, Epoch(1), {C().worker, WorkerId(99)}};
+  EXPECT_THAT(engine_->PutOutBy(change), ElementsAre(B(), C()));
+  ASSERT_TRUE(engine_->SetMembers(change, actions).ok());
+  EXPECT_THAT(Lines(actions), ElementsAre("drop 3:1"));
+  for (const Sender& member : {A(), again, D()}) EXPECT_TRUE(engine_->IsMember(member));
+  EXPECT_EQ(engine_->live_workers(), 3u);
+  EXPECT_EQ(engine_->held_pushes(), 1u);
+  // The same again, for the answer may have been lost; and a change of another set.
+  actions.clear();
+  ASSERT_TRUE(engine_->SetMembers(change, actions).ok());
+  EXPECT_THAT(actions, IsEmpty());
+  EXPECT_EQ(engine_->SetMembers({Epoch(3), {{C(), "c"}}, Epoch(1), {}}, actions).code(),
+            absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(engine_->live_workers(), 3u);
 }
 
 TEST_F(EngineTest, AJoinerIsAdvancedToItsFirstClockWithoutLoss) {

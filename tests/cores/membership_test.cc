@@ -52,6 +52,23 @@ class MembershipTest : public testing::Test {
     actions_.clear();
     return news;
   }
+  // Sets that were sent since the last call, such as "1: since 3, in 4.12, out 2": numbers of servers and workers.
+  std::vector<std::string> Sets() {
+    std::vector<std::string> sets;
+    for (const MembershipAction& action : actions_) {
+      const auto* send = std::get_if<SendMembersAction>(&action);
+      if (send == nullptr) continue;
+      std::string text = absl::StrCat(send->server.value(), send->since ? ": since " : ": all",
+                                      send->since ? absl::StrCat(send->since->value()) : "");
+      for (const MemberRef& in : send->members) {
+        absl::StrAppend(&text, ", in ", in.worker.value(), ".", in.incarnation.value());
+      }
+      for (const WorkerId out : send->gone) absl::StrAppend(&text, ", out ", out.value());
+      sets.push_back(text);
+    }
+    actions_.clear();
+    return sets;
+  }
   absl::Status Beat(const Membership::Registered& worker) {
     return membership_.HeartbeatWorker(WorkerId(worker.id), worker.incarnation, now_);
   }
@@ -74,6 +91,49 @@ TEST_F(MembershipTest, AWorkerIsLiveOnceEveryServerHasItAndBeginsAtTheLargestMin
   const auto two = Server("ps-2");
   membership_.MembersInstalled(ServerId(two.id), two.incarnation, membership_.epoch(), Clock64(5), actions_);
   EXPECT_THAT(News(), ElementsAre("live 1 from 5"));
+}
+
+TEST_F(MembershipTest, AServerGetsTheWholeSetOnceAndThenTheChanges) {
+  const auto one = Server("ps-1");
+  const auto acknowledge = [&](Epoch epoch) {
+    membership_.MembersInstalled(ServerId(one.id), one.incarnation, epoch, Clock64(), actions_);
+  };
+  const auto first = Worker("first");
+  EXPECT_THAT(Sets(), ElementsAre(absl::StrCat("1: all, in 1.", first.incarnation.value())));
+  // These wait for the answer, and go out together.
+  const auto second = Worker("second");
+  membership_.Leave(WorkerId(1), first.incarnation, "done", actions_);
+  EXPECT_THAT(Sets(), IsEmpty());
+  acknowledge(Epoch(1));
+  EXPECT_THAT(Sets(), ElementsAre(absl::StrCat("1: since 1, in 2.", second.incarnation.value(), ", out 1")));
+  // A worker that comes and goes in between is out for a server that never knew it.
+  membership_.Expel(WorkerId(2), second.incarnation, "killed", actions_);
+  const auto again = Worker("second", WorkerId(2));
+  membership_.Leave(WorkerId(2), again.incarnation, "done", actions_);
+  Sets();
+  acknowledge(Epoch(3));
+  EXPECT_THAT(Sets(), ElementsAre("1: since 3, out 2"));
+  // Who travels with a set may change without it.
+  acknowledge(membership_.epoch());
+  membership_.SendAgain(actions_);
+  EXPECT_THAT(Sets(), ElementsAre("1: since 6"));
+  // Another life of a server knows nobody.
+  const auto third = Worker("third");
+  Sets();
+  Server("ps-1");
+  EXPECT_THAT(Sets(), ElementsAre(absl::StrCat("1: all, in 3.", third.incarnation.value())));
+}
+
+TEST_F(MembershipTest, AServerThatIsTooManyChangesBehindGetsTheWholeSet) {
+  const auto one = Server("ps-1");
+  const auto first = Worker("first");
+  for (int i = 0; i < 40'000; ++i) {
+    const auto other = Worker("other");
+    membership_.Leave(WorkerId(other.id), other.incarnation, "done", actions_);
+  }
+  Sets();
+  membership_.MembersInstalled(ServerId(one.id), one.incarnation, Epoch(1), Clock64(), actions_);
+  EXPECT_THAT(Sets(), ElementsAre(absl::StrCat("1: all, in 1.", first.incarnation.value())));
 }
 
 TEST_F(MembershipTest, ALeaverIsFencedOnceEveryServerHasASetWithoutIt) {

@@ -65,7 +65,7 @@ class Shard {
     ps::Actions actions;
     switch (event.event_case()) {
       case EngineEvent::kMembers:
-        SetMembers(event.members(), actions);
+        engine_.SetMembers(ps::MembersOf(event.members()), actions).IgnoreError();
         break;
       case EngineEvent::kHello:
         engine_.Hello({sender, Clock64(event.hello().first_clock()), Sequence(event.hello().clock())}, actions)
@@ -90,14 +90,6 @@ class Shard {
   }
 
  private:
-  void SetMembers(const wire::SetMembersRequest& request, ps::Actions& actions) {
-    std::vector<ps::MemberEntry> members;
-    for (const wire::Member& member : request.members()) {
-      members.push_back({{WorkerId(member.worker()), Incarnation(member.incarnation())}, member.name()});
-    }
-    engine_.SetMembers(Epoch(request.epoch()), members, actions).IgnoreError();
-  }
-
   // As ShardHost admits and checks it.
   void Push(const ps::Sender& sender, const wire::PushChunk& chunk, ps::Actions& actions) {
     const wire::PushCommit& commit = chunk.commit();

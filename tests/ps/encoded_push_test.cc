@@ -60,7 +60,7 @@ class EncodedPushTest : public testing::Test {
     config.chunk_elements = 1024;
     config.chunk_bytes_max = 2 * kElements * sizeof(float);
     host_ = std::make_unique<ShardHost>(config, budget_, service_metrics_, time_);
-    EXPECT_TRUE(host_->SetMembers(Epoch(1), {{{kAlice, "alice"}}}).ok());
+    EXPECT_TRUE(host_->SetMembers({Epoch(1), {{kAlice, "alice"}}}).ok());
     EXPECT_TRUE(host_->Hello(alice_, {kAlice, Clock64(), Sequence()}).ok());
     wire::PushChunk seed;
     seed.set_seed(true);
@@ -222,7 +222,7 @@ TEST_F(EncodedPushTest, UnknownEncodingsAndEncodedSeedsAreRefused) {
 TEST_F(EncodedPushTest, EncodedSeedIsRefused) {
   ShardConfig config = host_->config();
   ShardHost fresh(config, budget_, service_metrics_, time_);
-  EXPECT_TRUE(fresh.SetMembers(Epoch(1), {{{kAlice, "alice"}}}).ok());
+  EXPECT_TRUE(fresh.SetMembers({Epoch(1), {{kAlice, "alice"}}}).ok());
   wire::PushChunk seed;
   seed.set_seed(true);
   seed.set_encoding(wire::ENCODING_BF16);
@@ -235,7 +235,7 @@ TEST_F(EncodedPushTest, EncodedSeedIsRefused) {
 
 TEST_F(EncodedPushTest, InitialWeightsInSharedMemoryAreCopiedBeforeTheyAreChecked) {
   ShardHost fresh(host_->config(), budget_, service_metrics_, time_);
-  EXPECT_TRUE(fresh.SetMembers(Epoch(1), {{{kAlice, "alice"}}}).ok());
+  EXPECT_TRUE(fresh.SetMembers({Epoch(1), {{kAlice, "alice"}}}).ok());
   std::vector<float> segment(kElements, 2);
   wire::PushChunk seed;
   seed.set_seed(true);

@@ -28,7 +28,7 @@ class GoldenStepsTest : public testing::Test {
       members.push_back({{WorkerId(worker), Incarnation(worker)}, "somebody"});
     }
     Actions actions;
-    ASSERT_TRUE(engine_->SetMembers(Epoch(1), members, actions).ok());
+    ASSERT_TRUE(engine_->SetMembers({Epoch(1), members}, actions).ok());
     shard_ = std::make_unique<ShardState>(ShardExtent{.begin = 0, .end = 1, .trained = 1}, optimizer_, 16);
     const float ten = 10;
     ASSERT_TRUE(shard_->Seed(Bytes(ten)).ok());

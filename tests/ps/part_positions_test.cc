@@ -34,9 +34,10 @@ class PartPositionsTest : public testing::Test {
   PartPositions::Gone SetMembers(uint64_t epoch, const std::vector<Sender>& senders) {
     std::vector<MemberEntry> members;
     for (const Sender& sender : senders) members.push_back({sender, "worker"});
-    const PartPositions::Gone gone = positions_.Missing(engine_, members);
+    const MemberSet set = {Epoch(epoch), members};
+    const PartPositions::Gone gone = positions_.Of(engine_.PutOutBy(set), engine_);
     Actions actions;
-    EXPECT_TRUE(engine_.SetMembers(Epoch(epoch), members, actions).ok());
+    EXPECT_TRUE(engine_.SetMembers(set, actions).ok());
     positions_.Installed(Epoch(epoch), gone);
     return gone;
   }

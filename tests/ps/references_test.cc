@@ -69,16 +69,18 @@ TEST_F(ReferencesTest, BeyondTheBoundTheOldestIsLetGo) {
   // Its users may go, or be sent it again.
   references_.Sent(kBob, 1, V(1), slice_.View());
   EXPECT_EQ(references_.versions(), 3u);
-  references_.SetMembers({});
+  references_.Forget({kAlice, kBob});
   EXPECT_EQ(Kept(), Numbers());
 }
 
 TEST_F(ReferencesTest, OnlyMembersCanPush) {
   Send(kAlice, 1);
   Send(kBob, 2);
-  references_.SetMembers({{{kBob, "bob"}}});
+  references_.Forget({kAlice});
   EXPECT_EQ(Kept(), Numbers({2}));
-  references_.SetMembers({{{{kBob.worker, Incarnation(13)}, "bob"}}});
+  references_.Forget({{kBob.worker, Incarnation(13)}});
+  EXPECT_EQ(Kept(), Numbers({2}));
+  references_.Forget({kBob});
   EXPECT_EQ(Kept(), Numbers());
 }
 
@@ -87,7 +89,7 @@ TEST_F(ReferencesTest, APushThatWaitsForItsStepKeepsItsVersion) {
   {
     const References::Use push(&references_, V(1));
     Send(kAlice, 2);
-    references_.SetMembers({});
+    references_.Forget({kAlice});
     EXPECT_EQ(Kept(), Numbers({1}));
   }
   EXPECT_EQ(Kept(), Numbers());

@@ -52,7 +52,7 @@ class ShardCompensationTest : public testing::Test {
   void SetMembers(const std::vector<Person*>& persons) {
     std::vector<MemberEntry> members;
     for (const Person* person : persons) members.push_back({person->caller.sender, "somebody"});
-    ASSERT_TRUE(host_->SetMembers(Epoch(++epoch_), members).ok());
+    ASSERT_TRUE(host_->SetMembers({Epoch(++epoch_), members}).ok());
   }
 
   static wire::PushChunk Chunk(uint64_t sequence) {

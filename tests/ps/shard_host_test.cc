@@ -30,7 +30,7 @@ class ShardHostTest : public testing::Test {
     config.chunk_elements = kChunkElements;
     config.chunk_bytes_max = kChunkElements * sizeof(float);
     host_ = std::make_unique<ShardHost>(config, budget_, service_metrics_, time_);
-    EXPECT_TRUE(host_->SetMembers(Epoch(1), {{{kAlice, "alice"}, {kBob, "bob"}}}).ok());
+    EXPECT_TRUE(host_->SetMembers({Epoch(1), {{kAlice, "alice"}, {kBob, "bob"}}}).ok());
     EXPECT_TRUE(host_->Hello(alice_, {kAlice, Clock64(), Sequence()}).ok());
     EXPECT_TRUE(host_->Hello(bob_, {kBob, Clock64(), Sequence()}).ok());
   }
@@ -420,7 +420,7 @@ TEST_F(BspShardHostTest, StepIsTheMeanOfAllWorkers) {
 TEST_F(BspShardHostTest, WorkerThatLeavesIsNotAwaitedAndItsPushIsDropped) {
   Seed();
   Push(bob_, 1, 3);
-  EXPECT_TRUE(host_->SetMembers(Epoch(2), {{{kAlice, "alice"}}}).ok());
+  EXPECT_TRUE(host_->SetMembers({Epoch(2), {{kAlice, "alice"}}}).ok());
   EXPECT_EQ(budget_.used(), 0);
   Push(alice_, 1, 1);
   EXPECT_EQ(Weight(), 9);
@@ -485,7 +485,7 @@ TEST_F(ShardHostWithSnapshotsTest, RestoredShardGoesOnAndDiscardsWhatItsOldLifeH
   };
   ASSERT_TRUE(next.Restore(read, Lineage(6)).ok());
   next.FirstSnapshotTried();  // it is on disk
-  ASSERT_TRUE(next.SetMembers(Epoch(4), {{{kAlice, "alice"}, {kBob, "bob"}}}).ok());
+  ASSERT_TRUE(next.SetMembers({Epoch(4), {{kAlice, "alice"}, {kBob, "bob"}}}).ok());
   const auto state = next.Hello(alice_, {kAlice, Clock64(), Sequence(2)});
   ASSERT_TRUE(state.ok());
   EXPECT_EQ(state->lost(), 1u);
@@ -536,15 +536,15 @@ TEST_F(ShardHostTest, AJournalKnowsMembersThatHaveNotComeYet) {
   Seed();
   Push(alice_, 1);
   Push(bob_, 1);
-  ASSERT_TRUE(host_->SetMembers(Epoch(2), {{{kAlice, "alice"}, {kBob, "bob"}, {carol, "carol"}}}).ok());
+  ASSERT_TRUE(host_->SetMembers({Epoch(2), {{kAlice, "alice"}, {kBob, "bob"}, {carol, "carol"}}}).ok());
   EXPECT_EQ(journal.joined, (std::vector<std::pair<Sender, Clock64>>{{carol, Clock64(1)}}));
   Push(alice_, 2);
   EXPECT_EQ(host_->MemberClocks(),
             (std::vector<std::pair<Sender, Clock64>>{{kAlice, Clock64(2)}, {kBob, Clock64(1)}, {carol, Clock64(1)}}));
-  ASSERT_TRUE(host_->SetMembers(Epoch(3), {{{kAlice, "alice"}, {carol, "carol"}}}).ok());
+  ASSERT_TRUE(host_->SetMembers({Epoch(3), {{kAlice, "alice"}, {carol, "carol"}}}).ok());
   EXPECT_EQ(journal.left, std::vector<Sender>{kBob});
   // One that does not come back is none that joins.
-  ASSERT_TRUE(host_->SetMembers(Epoch(4), {{{kAlice, "alice"}, {kBob, "bob"}, {carol, "carol"}}}).ok());
+  ASSERT_TRUE(host_->SetMembers({Epoch(4), {{kAlice, "alice"}, {kBob, "bob"}, {carol, "carol"}}}).ok());
   EXPECT_EQ(journal.joined.size(), 1u);
   EXPECT_EQ(host_->MemberClocks().size(), 2u);
 }

@@ -66,7 +66,7 @@ class ShardModesTest : public testing::Test {
   }
 
   void SetMembers(const std::vector<MemberEntry>& members) {
-    ASSERT_TRUE(host_->SetMembers(Epoch(++epoch_), members).ok());
+    ASSERT_TRUE(host_->SetMembers({Epoch(++epoch_), members}).ok());
   }
 
   static wire::PushChunk Chunk(uint64_t sequence, uint64_t base) {

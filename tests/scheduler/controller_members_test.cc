@@ -44,6 +44,42 @@ TEST_F(ControllerMembers, OneThatServesNoMetricsOrSaysNonsenseIsNoTarget) {
   EXPECT_THAT(Addresses(cluster_), ElementsAre());
 }
 
+TEST_F(ControllerMembers, ServersOfAnEarlierProtocolGetWholeSets) {
+  cluster_.AddServer("ps-1");
+  cluster_.AddServer("ps-2", /*link_mbit=*/0, kMinorOfMemberChanges - 1);
+  for (const char* name : {"w-1", "w-2"}) cluster_.AddWorker(name);
+  cluster_.Answer();
+  const auto numbers_of = [](const FakeServers::Told& told) {
+    std::vector<uint32_t> numbers;
+    for (const wire::Member& member : told.members->members()) numbers.push_back(member.worker());
+    return numbers;
+  };
+  for (const bool restarted : {false, true}) {
+    FakeCluster after;
+    if (restarted) {
+      ASSERT_TRUE(after.TakeOver(cluster_, cluster_.Save()).ok());
+      after.Answer();
+    }
+    FakeCluster& cluster = restarted ? after : cluster_;
+    const uint32_t number = cluster.AddWorker("w-3").id;
+    auto& told = cluster.servers().told();
+    const FakeServers::Told &one = told.at(ServerId(1)), &two = told.at(ServerId(2));
+    ASSERT_TRUE(one.members && two.members);
+    EXPECT_TRUE(one.members->has_since_epoch());
+    EXPECT_THAT(numbers_of(one), ElementsAre(number));
+    EXPECT_FALSE(two.members->has_since_epoch());
+    EXPECT_THAT(numbers_of(two), ElementsAre(1u, 2u, number));
+    cluster.Answer();
+    ASSERT_TRUE(cluster.Leave("w-3").ok());
+    ASSERT_TRUE(one.members && two.members);
+    EXPECT_THAT(numbers_of(one), ElementsAre());
+    EXPECT_THAT(one.members->gone(), ElementsAre(number));
+    EXPECT_THAT(numbers_of(two), ElementsAre(1u, 2u));
+    EXPECT_THAT(two.members->gone(), ElementsAre());
+    cluster.Answer();
+  }
+}
+
 TEST_F(ControllerMembers, TargetsOutliveTheScheduler) {
   cluster_.Start();
   FakeCluster after;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <gtest/gtest.h>
+#include "common/base/protocol_version.h"
 #include "common/job/job_file.h"
 #include "common/metrics/measured.h"
 #include "common/time/clock.h"
@@ -112,9 +113,11 @@ class FakeCluster {
   void KeepState() { keeps_ = true; }
 
   // AddServer() and AddWorker() abort the test if the registration fails.
-  Member AddServer(const std::string& name, uint32_t link_mbit = 0) {
+  Member AddServer(const std::string& name, uint32_t link_mbit = 0, uint32_t minor = OwnProtocol().minor) {
     wire::RegisterServerRequest request;
     request.set_name(name);
+    SetProtocol(request);
+    request.mutable_version()->set_minor(minor);
     request.set_address(name + ":1");
     request.set_metrics_address(name + ":9");
     request.set_job_fingerprint(kFingerprint);

@@ -155,7 +155,7 @@ class Cluster {
     for (uint32_t i = 0; i < shards_.size(); ++i) {
       const auto& server = membership_.servers().at(shards_[i].server);
       if (server.acknowledged < membership_.epoch()) {
-        SendMembers(i, server.incarnation, membership_.epoch(), membership_.Members());
+        SendMembers({shards_[i].server, server.incarnation, membership_.epoch(), {}, membership_.Members(), {}});
       }
     }
   }
@@ -163,7 +163,7 @@ class Cluster {
   void Carry(const scheduler::MembershipActions& actions) {
     for (const auto& action : actions) {
       if (const auto* send = std::get_if<scheduler::SendMembersAction>(&action)) {
-        SendMembers(send->server.value() - 1, send->server_incarnation, send->epoch, send->members);
+        SendMembers(*send);
       } else if (const auto* live = std::get_if<scheduler::WorkerLiveAction>(&action)) {
         CheckLive(*live);
         first_clocks_[{live->worker, live->incarnation}] = live->first_clock;
@@ -176,26 +176,25 @@ class Cluster {
     }
   }
 
-  void SendMembers(uint32_t shard, Incarnation incarnation, Epoch epoch, std::vector<scheduler::MemberRef> members) {
+  void SendMembers(const scheduler::SendMembersAction& action) {
     if (!FaultsOver() && Chance(5)) return;  // lost; the next tick repeats it
-    At(Delay(), [this, shard, incarnation, epoch, members = std::move(members)] {
-      Shard& s = shards_[shard];
-      if (!s.up || s.incarnation != incarnation) return;
-      std::vector<ps::MemberEntry> entries;
-      for (const auto& member : members) entries.push_back({{member.worker, member.incarnation}, member.name});
-      ps::Actions actions;
-      if (!s.engine->SetMembers(epoch, entries, actions).ok()) return;
-      std::set<Sender> senders;
-      for (const ps::MemberEntry& entry : entries) senders.insert(entry.sender);
-      s.model.SetMembers(std::move(senders));
-      Carry(shard, actions);
-      const Clock64 clock_min = s.engine->clock_min();
-      At(Delay(), [this, shard, incarnation, epoch, clock_min] {
-        scheduler::MembershipActions more;
-        membership_.MembersInstalled(shards_[shard].server, incarnation, epoch, clock_min, more);
-        Carry(more);
-      });
-    });
+    ps::MemberSet set = {.epoch = action.epoch, .since = action.since, .gone = action.gone};
+    for (const auto& member : action.members) set.members.push_back({{member.worker, member.incarnation}, member.name});
+    At(Delay(),
+       [this, shard = action.server.value() - 1, incarnation = action.server_incarnation, set = std::move(set)] {
+         Shard& s = shards_[shard];
+         if (!s.up || s.incarnation != incarnation) return;
+         ps::Actions actions;
+         if (!s.engine->SetMembers(set, actions).ok()) return;
+         s.model.SetMembers(set);
+         Carry(shard, actions);
+         const Clock64 clock_min = s.engine->clock_min();
+         At(Delay(), [this, shard, incarnation, epoch = set.epoch, clock_min] {
+           scheduler::MembershipActions more;
+           membership_.MembersInstalled(shards_[shard].server, incarnation, epoch, clock_min, more);
+           Carry(more);
+         });
+       });
   }
 
   // --- Shards ----------------------------------------------------------------------------------------------------

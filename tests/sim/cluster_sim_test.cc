@@ -61,8 +61,8 @@ TEST(ClusterSim, InvariantsHoldInEveryHistory) {
       "discarded, %lu of them late, %lu notices, %lu repeated answers, %lu restores, %lu lost and reported, %lu "
       "deaths, %lu joins, "
       "%lu broken streams\n",
-      histories, seeds.first(), sum.events, sum.applied, sum.of_the_gone, sum.overdue, sum.discarded,
-      sum.late, sum.notices, sum.repeated_answers, sum.restores, sum.lost, sum.deaths, sum.joins, sum.stream_breaks);
+      histories, seeds.first(), sum.events, sum.applied, sum.of_the_gone, sum.overdue, sum.discarded, sum.late,
+      sum.notices, sum.repeated_answers, sum.restores, sum.lost, sum.deaths, sum.joins, sum.stream_breaks);
   // A search that had no time may have been short.
   if (histories < 1000 || !seeds.Ends(seed)) return;
   // Histories in which nothing happens would prove nothing.

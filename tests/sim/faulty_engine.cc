@@ -6,19 +6,19 @@
 
 namespace slackline::sim {
 
-absl::Status FaultyEngine::SetMembers(Epoch epoch, absl::Span<const ps::MemberEntry> members, ps::Actions& actions) {
+absl::Status FaultyEngine::SetMembers(const ps::MemberSet& set, ps::Actions& actions) {
   if (bugs_.drop_accepted) {
     // The engine goes on with the accepted pushes; only their bytes are released.
+    const std::vector<ps::Sender> out = PutOutBy(set);
     for (const ps::WorkerClock& worker : Snapshot().workers) {
-      const auto is_this = [&](const ps::MemberEntry& member) { return member.sender == worker.sender; };
-      if (!IsMember(worker.sender) || absl::c_any_of(members, is_this)) continue;
+      if (!absl::c_linear_search(out, worker.sender)) continue;
       // A snapshot names the clock before the first accepted push that is in no step yet.
       const Clock64 last = *clock(worker.sender.worker);
       for (Sequence s = worker.clock.Next(); s <= last; s = s.Next())
         actions.push_back(ps::DropAction{{worker.sender, s}});
     }
   }
-  return Engine::SetMembers(epoch, members, actions);
+  return Engine::SetMembers(set, actions);
 }
 
 absl::Status FaultyEngine::Hello(const ps::HelloEvent& hello, ps::Actions& actions) {

@@ -28,7 +28,7 @@ class FaultyEngine : public ps::Engine {
   FaultyEngine(const ps::EngineConfig& config, const ps::EngineState& restored, const Bugs& bugs)
       : Engine(config, restored), bugs_(bugs), quorum_(config.mode == ps::Mode::kQuorum) {}
 
-  absl::Status SetMembers(Epoch epoch, absl::Span<const ps::MemberEntry> members, ps::Actions& actions);
+  absl::Status SetMembers(const ps::MemberSet& set, ps::Actions& actions);
   absl::Status Hello(const ps::HelloEvent& hello, ps::Actions& actions);
   void Push(const ps::PushEvent& push, ps::Actions& actions);
   // Returns the step with the bases that its pushes came with; Push() may have passed on others.

@@ -11,6 +11,18 @@ namespace slackline::sim {
 bool ShardModel::Applied(const PushKey& key) const { return absl::c_linear_search(content_, key); }
 bool ShardModel::Accepted(const PushKey& key) const { return absl::c_linear_search(accepted_, key); }
 
+void ShardModel::SetMembers(const ps::MemberSet& set) {
+  const auto put_out = [&](WorkerId id) {
+    std::erase_if(members_, [&](const ps::Sender& member) { return member.worker == id; });
+  };
+  if (!set.since) members_.clear();
+  for (const WorkerId id : set.gone) put_out(id);
+  for (const ps::MemberEntry& member : set.members) {
+    put_out(member.sender.worker);
+    members_.insert(member.sender);
+  }
+}
+
 std::string ShardModel::Apply(const ps::ApplyAction& apply, const std::set<ps::Sender>& fenced, absl::Time now) {
   const size_t before = content_.size();
   Step step{apply, {}, members_.size(), false, now, accepted_, arriving_};

@@ -37,7 +37,7 @@ class ShardModel {
   // Borrows `config` and `outcome`, which must outlive the model. Interesting events are counted in `outcome`.
   ShardModel(const ps::EngineConfig& config, Outcome& outcome) : config_(&config), outcome_(&outcome) {}
 
-  void SetMembers(std::set<ps::Sender> members) { members_ = std::move(members); }
+  void SetMembers(const ps::MemberSet& set);
   bool IsMember(const ps::Sender& sender) const { return members_.contains(sender); }
 
   // Records a complete sub-push that the engine has admitted. `base` takes the place of its bytes: the weights from

@@ -29,18 +29,22 @@ absl::Status FaultyTable::Install(const wire::InstallShardsRequest& request) {
 
 absl::StatusOr<wire::SetMembersReply> FaultyTable::SetMembers(const wire::SetMembersRequest& request) {
   wire::SetMembersRequest told = request;
-  for (const wire::Member& before : members_.members()) {
-    const auto replaces = [&](const wire::Member& member) { return member.worker() == before.worker(); };
-    if (bugs_.keep_the_gone && absl::c_none_of(request.members(), replaces)) *told.add_members() = before;
+  if (bugs_.keep_the_gone) {
+    told.clear_gone();
+    for (const auto& [worker, before] : members_) {
+      const auto replaces = [id = worker](const wire::Member& member) { return member.worker() == id; };
+      if (!request.has_since_epoch() && absl::c_none_of(request.members(), replaces)) *told.add_members() = before;
+    }
   }
   absl::StatusOr<wire::SetMembersReply> reply = ShardTable::SetMembers(told);
   if (!reply.ok()) return reply;
-  members_ = told;
+  if (!told.has_since_epoch()) members_.clear();
+  for (const uint32_t worker : told.gone()) members_.erase(worker);
+  for (const wire::Member& member : told.members()) members_[member.worker()] = member;
   std::erase_if(accepted_, [&](const auto& accepted) {
     const ps::Sender& worker = accepted.first.first;
-    return absl::c_none_of(told.members(), [&](const wire::Member& member) {
-      return ps::Sender{WorkerId(member.worker()), Incarnation(member.incarnation())} == worker;
-    });
+    const auto member = members_.find(worker.worker.value());
+    return member == members_.end() || Incarnation(member->second.incarnation()) != worker.incarnation;
   });
   return reply;
 }

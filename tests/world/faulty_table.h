@@ -71,8 +71,8 @@ class FaultyTable : public ps::ShardTable {
   const Bugs bugs_;
   const job::Consistency::Mode mode_;
   uint64_t generation_ = 0;
-  wire::SetMembersRequest members_;    // last set that the table took
-  std::map<Stream, Renamed> renamed_;  // no_dedupe
+  std::map<uint32_t, wire::Member> members_;  // by number, as the table was told
+  std::map<Stream, Renamed> renamed_;         // no_dedupe
   std::map<Stream, Accepted> accepted_;
 };
 

@@ -5,6 +5,7 @@
 #include <set>
 #include <utility>
 
+#include "common/base/protocol_version.h"
 #include "tests/world/scheduler.h"
 
 namespace slackline::world {
@@ -219,6 +220,8 @@ void ServerProcess::Register() {
   request.set_name(name);
   request.set_address(address);
   request.set_job_fingerprint(kFingerprint);
+  // Every fourth world is in the middle of a rolling upgrade: its servers take whole sets of members only.
+  if (scene_.options.seed % 4 != 0) SetProtocol(request);
   scene_.network.Call<wire::RegisterServerReply>(
       *this, scene_.scheduler(), scene_.timeouts.worker_dead(),
       [request](Host& scheduler) { return SchedulerAt(scheduler).RegisterServer(request); },

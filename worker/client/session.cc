@@ -94,7 +94,7 @@ absl::StatusOr<bool> Session::Answered(ShardId id, Sequence sequence, Outcome ou
   }
   const Sequence done = Done(shard);
   shard.answered = sequence;
-  shard.bases.pop_front();
+  shard.bases.erase(shard.bases.begin());
   (outcome == Outcome::kApplied ? applied_ : discarded_) += 1;
   if (sequence == clock_.Next()) --unanswered_;
   while (unanswered_ == 0) {
@@ -122,7 +122,7 @@ Session::Clocks Session::Pulled(ShardId id, PullId pull, Version version) {
     last = shard.asked.front().id == pull;
     clocks.push_back(shard.asked.front().clock);
     shard.served.push_back({clocks.back(), version});
-    shard.asked.pop_front();
+    shard.asked.erase(shard.asked.begin());
   }
   pulls_awaited_ -= shard.asked.empty();
   shard.version = version;
@@ -134,7 +134,7 @@ Session::Clocks Session::Pulled(ShardId id, PullId pull, Version version) {
 void Session::Take(Clock64 clock) {
   has_taken_ = true;
   for (Shard& shard : shards_) {
-    for (; !shard.served.empty() && shard.served.front().clock <= clock; shard.served.pop_front()) {
+    for (; !shard.served.empty() && shard.served.front().clock <= clock; shard.served.erase(shard.served.begin())) {
       shard.taken = shard.served.front().version;
     }
   }

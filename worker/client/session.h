@@ -11,7 +11,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <deque>
 #include <optional>
 #include <vector>
 
@@ -97,10 +96,10 @@ class Session {
     Sequence answered;
     Sequence pulled;                 // clock of the last pull that was served
     std::optional<Version> version;  // version pulled last; absent while the weights are a mixture or missing
-    std::deque<Served> served;       // versions that Take() has not reached yet, oldest first
+    std::vector<Served> served;      // versions that Take() has not reached yet, oldest first
     Version taken;                   // version from which gradients are computed
-    std::deque<Version> bases;       // base versions of the pushes answered + 1, answered + 2, ...
-    std::deque<Asked> asked;         // awaited pulls, oldest first
+    std::vector<Version> bases;      // base versions of the pushes answered + 1, answered + 2, ...
+    std::vector<Asked> asked;        // awaited pulls, oldest first
   };
 
   std::vector<Send> Ask(bool push);

@@ -1,5 +1,7 @@
 #include "worker/scheduler_link/scheduler_wire.h"
 
+#include <array>
+#include <iterator>
 #include <variant>
 
 #include "common/base/check.h"
@@ -15,6 +17,21 @@ namespace {
 // As scheduler.proto has it.
 constexpr size_t kConfusionClassesMax = 64;
 constexpr size_t kClassBytesMax = 1 << 20;
+
+using FigureFields = std::array<const google::protobuf::FieldDescriptor*, std::size(kFigures)>;
+
+// Returns the field of WorkerProgress of each of kFigures.
+const FigureFields& FieldsOfFigures() {
+  static const FigureFields fields = [] {
+    FigureFields found;
+    for (size_t i = 0; i < found.size(); ++i) {
+      found[i] = wire::WorkerProgress::descriptor()->FindFieldByName(std::string(kFigures[i].name));
+      SLACKLINE_CHECK(found[i] != nullptr);
+    }
+    return found;
+  }();
+  return fields;
+}
 
 }  // namespace
 
@@ -50,14 +67,14 @@ wire::RegisterWorkerRequest MakeRegistration(const SchedulerLink::Options& optio
 wire::WorkerProgress ToWire(const WorkerMembership& life, const StepTotals& progress) {
   const StepFacts& total = progress.total;
   wire::WorkerProgress out;
-  for (const StepFigure& figure : kFigures) {
-    const auto* const field = out.GetDescriptor()->FindFieldByName(std::string(figure.name));
-    SLACKLINE_CHECK(field != nullptr);
-    const auto value = ValueOf(figure, total);
+  const google::protobuf::Reflection& reflection = *out.GetReflection();
+  for (size_t i = 0; i < std::size(kFigures); ++i) {
+    const google::protobuf::FieldDescriptor* const field = FieldsOfFigures()[i];
+    const auto value = ValueOf(kFigures[i], total);
     if (const uint64_t* const count = std::get_if<uint64_t>(&value)) {
-      out.GetReflection()->SetUInt64(&out, field, *count);
+      reflection.SetUInt64(&out, field, *count);
     } else {
-      out.GetReflection()->SetDouble(&out, field, std::get<double>(value));
+      reflection.SetDouble(&out, field, std::get<double>(value));
     }
   }
   if (progress.steps == 0) out.set_clock(life.first_clock.value());
