@@ -273,6 +273,15 @@ class Lightning(Base):
         twin = self.fit(configure)
         twin.check(self, [0.25] * (STEPS // 2) + [0.125] * (STEPS // 2), math.inf)
 
+    def test_chained_schedulers_of_epochs(self):
+        def configure(module):
+            optimizer = torch.optim.SGD(module.parameters(), lr=0.5)
+            halves = [torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.5) for _ in range(2)]
+            return [optimizer], [torch.optim.lr_scheduler.ChainedScheduler(halves)]
+
+        twin = self.fit(configure)
+        twin.check(self, [0.5] * (STEPS // 2) + [0.125] * (STEPS // 2), math.inf)
+
     def test_what_cannot_follow_the_job_is_refused(self):
         def plateau(module):
             optimizer = torch.optim.SGD(module.parameters(), lr=0.25)

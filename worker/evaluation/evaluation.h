@@ -63,7 +63,7 @@ EvaluationMetrics MetricsOfObjects(uint64_t images, const AveragePrecision& boxe
 struct EvaluationWork {
   uint32_t epoch = 0;  // number of completed epochs
   bool final = false;
-  std::string run_folder;
+  std::string run_folder = {};
   uint64_t at_samples = 0;  // number from the scheduler, repeated in the report
 };
 

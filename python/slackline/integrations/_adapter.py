@@ -16,7 +16,7 @@ class Passes:
         at_end: Called when an iteration ends because the job is over.
     """
 
-    def __init__(self, worker: Worker, loader: Any, at_end: Callable[[], None]) -> None:
+    def __init__(self, worker: Worker, loader: Any, at_end: Callable[[], None] = lambda: None) -> None:
         self._worker = worker
         self._loader = loader
         self._at_end = at_end
@@ -46,6 +46,8 @@ class Schedule:
     def __init__(self, scheduler: Any, place: Callable[[], int]) -> None:
         self._scheduler = scheduler
         self._place = place
+        # A ChainedScheduler does not count; its first scheduler does.
+        self._count = scheduler if hasattr(scheduler, "last_epoch") else scheduler._schedulers[0]
         # No step of an optimizer need come before those of the scheduler, which warns of that.
         scheduler.optimizer._opt_called = True
 
@@ -53,7 +55,7 @@ class Schedule:
         """Does nothing: follow() comes before each push."""
 
     def follow(self) -> None:
-        while self._scheduler.last_epoch < self._place():
+        while self._count.last_epoch < self._place():
             self._scheduler.step()
 
     def __getattr__(self, name: str) -> Any:

@@ -80,9 +80,9 @@ class SlacklineStrategy(SingleDeviceStrategy):
     def process_dataloader(self, dataloader: object) -> object:
         worker = self.worker
         if worker._stream is not None and getattr(dataloader, "dataset", None) is worker._stream:
-            return _StreamPasses(worker, dataloader, lambda: None)
+            return _StreamPasses(worker, dataloader)
         ours = worker._sampler is not None and getattr(dataloader, "sampler", None) is worker._sampler
-        return Passes(worker, dataloader, lambda: None) if ours else dataloader
+        return Passes(worker, dataloader) if ours else dataloader
 
     def setup_optimizers(self, trainer: lightning.Trainer) -> None:
         module = self.lightning_module
