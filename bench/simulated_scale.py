@@ -22,6 +22,7 @@ import tempfile
 import time
 
 RATIO_MAX, GIGABYTES_MAX, END_S_MAX = 1.5, 1.0, 5.0
+DEADLINE_S = 3600
 
 
 def settings(workers, epochs):
@@ -40,7 +41,12 @@ def play(simulator, images, steps, workers, folder):
     complete, events = None, None
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    begun = time.monotonic()
     while process.returncode is None:
+        if time.monotonic() - begun > DEADLINE_S:
+            process.kill()
+            process.wait()
+            sys.exit(f"the simulator of {workers} workers was not done after {DEADLINE_S} s")
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(0.05)
         if events is None and (run / "events.log").exists():
@@ -61,6 +67,8 @@ def main():
     parser.add_argument("--steps", type=int, default=60_000)
     parser.add_argument("--images", type=int, default=60_000)
     options = parser.parse_args()
+    if options.images < 1 or options.steps < options.images or options.steps % options.images:
+        parser.error(f"--steps: found {options.steps}; allowed are multiples of --images ({options.images})")
     simulator = options.build / "bin" / "slackline-simulator"
     if not simulator.exists():
         print(f"found no {simulator}; build the target slackline-simulator", file=sys.stderr)

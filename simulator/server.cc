@@ -39,7 +39,7 @@ void Server::Install(const wire::InstallShardsRequest& request) {
   if (computes) optimizer = MakeOptimizerConfig(world_.job, request.samples_per_epoch());
   const job::Consistency& consistency = world_.job.consistency();
   ps::EngineConfig engine = ps::MakeEngineConfig(world_.job, world_.timeouts, request.samples_per_epoch());
-  // Thousands of workers take room, and none asks for more answers again.
+  // A simulated worker asks again for the answers of its window only; more would take memory for thousands of workers.
   engine.window_max = world_.job.wire().window();
   for (const wire::ShardSpec& spec : request.shards()) {
     ShardSpec shard;

@@ -1,6 +1,7 @@
 #include "simulator/shard.h"
 
 #include <variant>
+#include <vector>
 
 #include "common/base/check.h"
 #include "ps/shard/push_norm.h"
@@ -20,8 +21,9 @@ absl::Status Shard::Seed(absl::Span<const float> weights) {
 
 absl::Status Shard::SetMembers(const ps::MemberSet& set) {
   ps::Actions actions;
-  references_.Forget(engine_.PutOutBy(set));
+  const std::vector<ps::Sender> out = engine_.PutOutBy(set);
   const absl::Status status = engine_.SetMembers(set, actions);
+  if (status.ok()) references_.Forget(out);
   Execute(actions);
   return status;
 }

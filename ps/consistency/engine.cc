@@ -45,7 +45,7 @@ absl::Status Engine::SetMembers(const MemberSet& set, Actions& actions) {
   epoch_ = set.epoch;
   const Clock64 first = clock_min();
   const auto live_before = static_cast<double>(workers_.size());
-  for (const Sender& sender : out) PutOut(sender.worker, workers_.at(sender.worker), actions);
+  for (const Sender& sender : out) PutOut(sender.worker, actions);
   for (const MemberEntry& member : set.members) {
     if (IsMember(member.sender)) continue;
     Worker worker;
@@ -92,7 +92,8 @@ std::vector<Sender> Engine::PutOutBy(const MemberSet& set) const {
   return {out.begin(), out.end()};
 }
 
-void Engine::PutOut(WorkerId id, Worker& worker, Actions& actions) {
+void Engine::PutOut(WorkerId id, Actions& actions) {
+  Worker& worker = workers_.at(id);
   for (const auto& [sequence, held] : worker.held) actions.push_back(DropAction{{{id, worker.incarnation}, sequence}});
   Unlist(id, worker);
   stirred_.erase(id);

@@ -260,7 +260,7 @@ class Engine {
   void List(WorkerId id, const Worker& worker);
   void Unlist(WorkerId id, Worker& worker);
   // Takes a live worker out of the set.
-  void PutOut(WorkerId id, Worker& worker, Actions& actions);
+  void PutOut(WorkerId id, Actions& actions);
   // Serves the pulls that have become free to go.
   void ServePulls(Actions& actions);
   void ServePulls(WorkerId id, Worker& worker, Actions& actions);
@@ -316,7 +316,7 @@ class Engine {
   // its pushes were applied, so that incarnation must not come back. Storing an Incarnation takes less memory than
   // storing all of that.
   NewestIncarnations newest_;
-  // Indexes of workers_; Change, and changes of the members, maintain them.
+  // Indexes of workers_; Change and SetMembers() maintain them.
   std::unordered_map<WorkerId, Worker*> by_id_;
   ClockCounts clocks_;                           // clocks of all workers
   ClockCounts missing_;                          // clocks of workers whose next push is not held

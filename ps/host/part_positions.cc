@@ -1,6 +1,5 @@
 #include "ps/host/part_positions.h"
 
-#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 
 namespace slackline::ps {

@@ -38,6 +38,14 @@ Tasks::Config TasksConfig(const RunningJob& running) {
   return tasks;
 }
 
+// Returns false for a server that would read a change of the set of workers as a whole set.
+bool TakesMemberChanges(const RunningJob& job, ServerId id) {
+  const auto server = job.membership.servers().find(id);
+  if (server == job.membership.servers().end()) return false;
+  const auto minor = job.servers.minors.find(server->second.name);
+  return minor != job.servers.minors.end() && minor->second >= kMinorOfMemberChanges;
+}
+
 }  // namespace
 
 void JobCourse::Apply(const MembershipActions& actions) {
@@ -53,15 +61,12 @@ void JobCourse::Act(const SendMembersAction& action) {
   request.set_generation(job_.shards.GenerationOf(action.server).value());
   request.set_epoch(action.epoch.value());
   request.set_server_incarnation(action.server_incarnation.value());
-  const auto server = job_.membership.servers().find(action.server);
-  const auto minor = server == job_.membership.servers().end() ? job_.servers.minors.end()
-                                                               : job_.servers.minors.find(server->second.name);
-  const bool takes_changes = minor != job_.servers.minors.end() && minor->second >= kMinorOfMemberChanges;
-  if (action.since && takes_changes) {
+  const bool whole = !action.since || !TakesMemberChanges(job_, action.server);
+  if (!whole) {
     request.set_since_epoch(action.since->value());
     for (const WorkerId worker : action.gone) request.add_gone(worker.value());
   }
-  for (const MemberRef& member : action.since && !takes_changes ? job_.membership.Members() : action.members) {
+  for (const MemberRef& member : whole ? job_.membership.Members() : action.members) {
     wire::Member& spec = *request.add_members();
     spec.set_worker(member.worker.value());
     spec.set_incarnation(member.incarnation.value());

@@ -10,7 +10,7 @@
 namespace slackline::scheduler {
 namespace {
 
-// A server that acknowledges nothing over more changes gets the whole set.
+// Largest number of changes that are remembered. A server that is further behind gets the whole set.
 constexpr size_t kChangesMax = 65536;
 
 std::string Silence(absl::Duration silent, absl::Duration allowed) {
@@ -183,7 +183,7 @@ absl::StatusOr<Membership::Registered> Membership::RegisterWorker(const std::str
   names_.emplace(name, id);
   ++counts_[static_cast<size_t>(worker.state)];
   worker.joined_epoch = epoch_.Next();
-  joining_[worker.joined_epoch] = id;
+  joining_.emplace(worker.joined_epoch, id);
   workers_[id] = std::move(worker);
   ChangeSet(id, actions);
   return Registered{id.value(), last_incarnation_};
@@ -242,7 +242,7 @@ void Membership::Expel(WorkerId worker, Incarnation incarnation, std::string rea
 void Membership::Remove(WorkerId id, Worker& worker, WorkerState state, std::string reason,
                         MembershipActions& actions) {
   const bool was_in_set = InSet(worker.state);
-  joining_.erase(worker.joined_epoch);
+  joining_.erase({worker.joined_epoch, id});
   Enter(id, worker, state);
   worker.reason = reason;
   if (state == WorkerState::kDead) {
@@ -346,8 +346,8 @@ void Membership::Settle(MembershipActions& actions) {
   if (servers_.size() < places_) live_to = Epoch();
   while (!joining_.empty() && joining_.begin()->first <= live_to) {
     const WorkerId id = joining_.begin()->second;
-    Worker& worker = workers_.at(id);
     joining_.erase(joining_.begin());
+    Worker& worker = workers_.at(id);
     Enter(id, worker, WorkerState::kLive);
     worker.first_clock = first_clock;
     actions.push_back(WorkerLiveAction{id, worker.incarnation, first_clock});
@@ -415,6 +415,8 @@ void Membership::Restore(State state, absl::Span<const std::pair<WorkerId, Incar
     names_.emplace(worker.name, id);
     ++counts_[static_cast<size_t>(worker.state)];
     worker.heard = now;
+    worker.joined_epoch = epoch_.Next();
+    if (worker.state == WorkerState::kJoining) joining_.emplace(worker.joined_epoch, id);
     if (IsGone(worker.state)) departed.emplace_back(worker.incarnation, id);
   }
   // The order of departures is not saved; that of incarnations is close to it.
@@ -429,13 +431,6 @@ void Membership::Restore(State state, absl::Span<const std::pair<WorkerId, Incar
     server.clock_min_largest = Clock64();
     server.heard = now;
   }
-  // One set each, so that none is lost among those that join.
-  for (auto& [id, worker] : workers_) {
-    epoch_ = epoch_.Next();
-    worker.joined_epoch = epoch_;
-    if (worker.state == WorkerState::kJoining) joining_[epoch_] = id;
-  }
-  changes_from_ = epoch_;
   ChangeSet(std::nullopt, actions);
   for (const auto& [worker, incarnation] : holders) {
     const Worker* const found = Find(worker, incarnation);

@@ -12,9 +12,8 @@
 // server has acknowledged a set without it, and only then may its data ranges go to others.
 //
 // Thread-safety: none.
-// Cost:          What one worker does takes logarithmic time in the number of workers, plus the time for the changes
-// that
-//                go to servers. A whole set, Tick() and the state take linear time.
+// Cost:          An event of one worker takes logarithmic time in the number of workers, plus the time for the changes
+//                that go to servers. A whole set, Tick() and the state take linear time.
 // Invariants:
 //   - Each incarnation is given once, and later ones are larger.
 //   - A fenced incarnation is in no server's set, and never will be again.
@@ -247,9 +246,9 @@ class Membership {
     Epoch left_epoch;
   };
 
-  // Begins a new set, after `changed` came, went, or came again.
+  // Begins a new set. `changed`: the worker that came or went; nullopt: none did.
   void ChangeSet(std::optional<WorkerId> changed, MembershipActions& actions);
-  // Adds what has changed since the set that the server has acknowledged, or all.
+  // Adds to `action` the changes since the set that the server has acknowledged, or the whole set.
   void Describe(const Server& server, SendMembersAction& action) const;
   // Sends the set to the server, unless an earlier set is on its way or the server was sent this one.
   void SendSet(ServerId id, Server& server, MembershipActions& actions);
@@ -271,8 +270,8 @@ class Membership {
   // Workers that changed, by the set that they changed in; the sets up to changes_from_ are forgotten.
   std::map<Epoch, WorkerId> changes_;
   Epoch changes_from_;
-  // Workers that join, by the first set that has them.
-  std::map<Epoch, WorkerId> joining_;
+  // Workers in state kJoining, by their joined_epoch.
+  std::set<std::pair<Epoch, WorkerId>> joining_;
   // Workers that left or died, in that order.
   std::map<uint64_t, WorkerId> departed_;
   uint64_t departures_ = 0;

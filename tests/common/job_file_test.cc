@@ -390,7 +390,7 @@ TEST(JobFile, KindOfTheCallerIsOnlyForJobsThatNameNone) {
     EXPECT_TRUE(job.ok()) << job.status();
     return job.ok() ? job->model().kind() : job::Model::MLP;
   };
-  // Only jobs of scripts may have this setting.
+  // This setting is refused in jobs that are not of scripts.
   EXPECT_EQ(kind_of("training: {tokens_per_sample: 64}\n"), job::Model::EXTERNAL);
   EXPECT_EQ(kind_of("model: {kind: cnn}\n"), job::Model::CNN);
 }

@@ -158,7 +158,7 @@ TEST_F(EngineTest, AChangeOfTheSetLeavesTheOthersAlone) {
   for (const Sender& member : {A(), again, D()}) EXPECT_TRUE(engine_->IsMember(member));
   EXPECT_EQ(engine_->live_workers(), 3u);
   EXPECT_EQ(engine_->held_pushes(), 1u);
-  // The same again, for the answer may have been lost; and a change of another set.
+  // The scheduler repeats a change whose answer was lost. A change of another set is refused.
   actions.clear();
   ASSERT_TRUE(engine_->SetMembers(change, actions).ok());
   EXPECT_THAT(actions, IsEmpty());

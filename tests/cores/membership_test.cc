@@ -100,7 +100,7 @@ TEST_F(MembershipTest, AServerGetsTheWholeSetOnceAndThenTheChanges) {
   };
   const auto first = Worker("first");
   EXPECT_THAT(Sets(), ElementsAre(absl::StrCat("1: all, in 1.", first.incarnation.value())));
-  // These wait for the answer, and go out together.
+  // Both changes wait for the server's answer, and go out together.
   const auto second = Worker("second");
   membership_.Leave(WorkerId(1), first.incarnation, "done", actions_);
   EXPECT_THAT(Sets(), IsEmpty());
@@ -113,7 +113,7 @@ TEST_F(MembershipTest, AServerGetsTheWholeSetOnceAndThenTheChanges) {
   Sets();
   acknowledge(Epoch(3));
   EXPECT_THAT(Sets(), ElementsAre("1: since 3, out 2"));
-  // Who travels with a set may change without it.
+  // The bound of ssp travels with a set, and changes without it.
   acknowledge(membership_.epoch());
   membership_.SendAgain(actions_);
   EXPECT_THAT(Sets(), ElementsAre("1: since 6"));
