@@ -3,7 +3,7 @@
 
 Plays jobs without gradients in virtual time: a step takes a worker a second, the model is small, and two servers have eight shards
 each. The scheduler's controller, the consistency engine and the workers' sessions are those of a real run. --steps is for all
-workers together. The end is the wall time from the line "training is complete" until the process is gone.
+workers together; short runs cost more a step, because workers join and leave. The end is the wall time from the line "training is complete" until the process is gone.
 
   bench/simulated_scale.py --workers 1000 4000
   bench/simulated_scale.py --workers 13900 --steps 1200000
@@ -23,10 +23,11 @@ import time
 
 RATIO_MAX, GIGABYTES_MAX, END_S_MAX = 1.5, 1.0, 5.0
 DEADLINE_S = 3600
+WORKERS_MAX = 65_536
 
 
 def settings(workers, epochs):
-    return (f"cluster.workers={workers}", "cluster.servers=2", f"limits.streams_max={2 * workers}", f"training.epochs={epochs}",
+    return (f"cluster.workers={workers}", "cluster.servers=2", f"limits.streams_max={workers}", f"training.epochs={epochs}",
             "training.batch_size=1", "training.evaluate_every_epochs=0", "model.hidden=[8]", "simulation.compute_us_per_step=1000000",
             "simulation.compute_us_per_sample=1000", "simulation.jitter=0.3")
 
@@ -62,12 +63,18 @@ def play(simulator, images, steps, workers, folder):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--build", type=pathlib.Path, default=pathlib.Path("build/release"))
-    parser.add_argument("--workers", type=int, nargs="+", default=[1000, 4000])
-    parser.add_argument("--steps", type=int, default=60_000)
-    parser.add_argument("--images", type=int, default=60_000)
+    parser.add_argument("--build", type=pathlib.Path, default=pathlib.Path("build/release"), help="default: %(default)s")
+    parser.add_argument("--workers", type=int, nargs="+", default=[1000, 4000],
+                        help=f"sizes of the jobs, 1 to {WORKERS_MAX}; one size is compared with nothing. Default: 1000 4000")
+    parser.add_argument("--steps", type=int, default=60_000, help="of each job, a multiple of --images. Default: %(default)s")
+    parser.add_argument("--images", type=int, default=60_000, help="steps in an epoch, 1 to 60000. Default: %(default)s")
     options = parser.parse_args()
-    if options.images < 1 or options.steps < options.images or options.steps % options.images:
+    for workers in options.workers:
+        if not 1 <= workers <= WORKERS_MAX:
+            parser.error(f"--workers: found {workers}; allowed is 1 to {WORKERS_MAX}")
+    if not 1 <= options.images <= 60_000:
+        parser.error(f"--images: found {options.images}; allowed is 1 to 60000")
+    if options.steps < options.images or options.steps % options.images:
         parser.error(f"--steps: found {options.steps}; allowed are multiples of --images ({options.images})")
     simulator = options.build / "bin" / "slackline-simulator"
     if not simulator.exists():

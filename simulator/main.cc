@@ -46,7 +46,7 @@ const HelpText kHelp = {
         "virtual time. Equal jobs write equal bytes. More: slackline help simulation.",
     .examples =
         "slackline simulate examples/fashion-mnist-mlp.yaml\n"
-        "slackline simulate job.yaml --no-gradients --set cluster.workers=10000"};
+        "slackline simulate job.yaml --no-gradients --set cluster.workers=1000"};
 
 struct Flags {
   std::string job_file;

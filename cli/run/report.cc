@@ -236,9 +236,12 @@ std::string RenderNext(const job::Job& job, const StartText& start, const std::f
   if (job.model().kind() == job::Model::MLP && job.model().hidden_size() < 2) {
     suggest("model.hidden=[256,128]", "a deeper model");
   }
-  const uint32_t more = std::max(1u, static_cast<uint32_t>(job.worker().groups_size()));
-  suggest(absl::StrCat("cluster.workers=", job.cluster().workers() + more),
-          more > 1 ? "one more worker of each group" : "one more worker");
+  const uint32_t groups = static_cast<uint32_t>(job.worker().groups_size());
+  const uint32_t scripts = WorkersOfScripts(job.worker());
+  suggest(absl::StrCat("cluster.workers=", job.cluster().workers() + std::max(groups, scripts)),
+          groups > 1    ? "one more worker of each group"
+          : scripts > 1 ? "the workers of one more node"
+                        : "one more worker");
   if (job.output().tensorboard()) {
     absl::StrAppend(&out, "  tensorboard --logdir ", folder.parent_path().string(),
                     "  # compare runs (pip install tensorboard)\n");

@@ -302,7 +302,9 @@ class Rules : private RuleBook {
   void Tokens(const job::Job& job) {
     const uint32_t tokens = job.training().tokens_per_sample();
     if (tokens > 0 && !RunsScripts(job)) {
-      Refuse("training.tokens_per_sample", absl::StrCat(tokens, " with model.kind: ", FactsOf(job.model()).name),
+      Refuse("training.tokens_per_sample",
+             absl::StrCat(tokens, " with model.kind: ", FactsOf(job.model()).name,
+                          job.model().has_kind() ? "" : " (the default)"),
              "0, or more with model.kind: external: the other models' samples are images");
     }
   }

@@ -439,6 +439,15 @@ TEST(Report, NextStepsChangeOneThing) {
   EXPECT_THAT(RenderNext(job, {"slackline train j.yaml"}, "runs/a"), HasSubstr("--set consistency.quorum=1"));
 }
 
+TEST(Report, NextStepAddsAsManyWorkersAsANodeHas) {
+  job::Job job;
+  job.mutable_cluster()->set_workers(4);
+  job.mutable_worker()->set_per_node(2);
+  EXPECT_THAT(RenderNext(job, {"slackline launch"}, "runs/a"), HasSubstr("--set cluster.workers=6  # the workers of"));
+  job.mutable_worker()->set_node_group(true);
+  EXPECT_THAT(RenderNext(job, {"slackline launch"}, "runs/a"), HasSubstr("--set cluster.workers=5  # one more worker"));
+}
+
 TEST(Report, NextStepGoesBeforeTheArgumentsOfTheScript) {
   EXPECT_THAT(RenderNext(job::Job(), {"slackline launch a.py j.yaml --python p", " -- --fast"}, "runs/a"),
               HasSubstr("a.py j.yaml --python p --set consistency.mode=bsp -- --fast  # "));

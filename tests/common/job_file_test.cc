@@ -93,7 +93,8 @@ const Refusal kRefusals[] = {
     {"BoundsTheWrongWayRound", "consistency: {staleness_auto: true, staleness_min: 5}\n",
      "j.yaml:1: consistency.staleness_min: found 5; allowed is at most consistency.staleness_max (4)"},
     {"TokensOfImages", "training: {tokens_per_sample: 256}\n",
-     "j.yaml:1: training.tokens_per_sample: found 256 with model.kind: mlp; allowed is 0, or more with model.kind: "
+     "j.yaml:1: training.tokens_per_sample: found 256 with model.kind: mlp (the default); allowed is 0, or more with "
+     "model.kind: "
      "external: the other models' samples are images"},
     {"SmallestBatchOfFixedOnes", "training: {batch_size_min: 2}\n",
      "j.yaml:1: training.batch_size_min: found a value together with fixed; allowed is only with training.batch: "
