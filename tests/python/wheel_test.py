@@ -91,8 +91,14 @@ def needed(library):
     return re.findall(r"\(NEEDED\).*\[(.+)\]", said)
 
 
+def compiler():
+    """The compiler of the release build. scikit-build-core would take the same one by another name, and a compiler cache then finds nothing."""
+    cache = pathlib.Path(OPTIONS.release, "CMakeCache.txt").read_text()
+    return re.search(r"^CMAKE_CXX_COMPILER:\w+=(.+)$", cache, re.M)[1]
+
+
 def run_packer(*command, timeout):
-    environment = {**os.environ, "PATH": search_path(), "CCACHE_BASEDIR": OPTIONS.source, "CCACHE_NOHASHDIR": "1"}
+    environment = {**os.environ, "PATH": search_path(), "CCACHE_BASEDIR": OPTIONS.source, "CCACHE_NOHASHDIR": "1", "CXX": compiler()}
     subprocess.run(command, env=environment, check=True, timeout=timeout)
 
 
