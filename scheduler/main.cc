@@ -382,6 +382,7 @@ int Run(const Options& options) {
 }
 
 int Main(int argc, char** argv) {
+  rpc::PrepareProcess();
   rpc::SilenceGrpcLogButRefusals();
   int exit_code = 0;
   const auto options = ParseOptions(argc, argv, exit_code);

@@ -1,38 +1,56 @@
 #include "common/rpc/message_text.h"
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <google/protobuf/descriptor.h>
+#include "absl/container/flat_hash_map.h"
 #include "common/text/utf8.h"
 
 namespace slackline::rpc {
 namespace {
 
+using google::protobuf::Descriptor;
 using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 using google::protobuf::Reflection;
 
 bool IsValid(const std::string& text) { return text.size() <= kFreeTextBytesMax && IsUtf8(text); }
 
-std::vector<const FieldDescriptor*> FieldsOf(const Message& message) {
-  std::vector<const FieldDescriptor*> fields;
-  message.GetReflection()->ListFields(message, &fields);
-  return fields;
-}
-
 bool IsText(const FieldDescriptor& field) { return field.type() == FieldDescriptor::TYPE_STRING; }
 bool IsMessage(const FieldDescriptor& field) { return field.cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE; }
+
+// Fields with text, at any depth, by type of message. Most of a heartbeat's fields are numbers, which need no look.
+using TextFields = absl::flat_hash_map<const Descriptor*, std::vector<const FieldDescriptor*>>;
+
+// Returns whether messages of this type can contain text, and adds it and all types within it to `known`.
+bool FindText(const Descriptor& type, TextFields& known) {
+  // A type within itself has text if the rest of it has.
+  const auto [found, is_new] = known.try_emplace(&type);
+  if (!is_new) return !found->second.empty();
+  std::vector<const FieldDescriptor*> fields;
+  for (int i = 0; i < type.field_count(); ++i) {
+    const FieldDescriptor& field = *type.field(i);
+    if (IsText(field) || (IsMessage(field) && FindText(*field.message_type(), known))) fields.push_back(&field);
+  }
+  return !(known[&type] = std::move(fields)).empty();
+}
+
+const std::vector<const FieldDescriptor*>& TextFieldsOf(const Message& message) {
+  thread_local TextFields known;
+  FindText(*message.GetDescriptor(), known);
+  return known[message.GetDescriptor()];
+}
 
 bool FieldIsValid(const Message& message, const FieldDescriptor* field) {
   const Reflection& reflection = *message.GetReflection();
   std::string scratch;
   if (!field->is_repeated()) {
     if (IsText(*field)) return IsValid(reflection.GetStringReference(message, field, &scratch));
-    return !IsMessage(*field) || HasValidText(reflection.GetMessage(message, field));
+    return !reflection.HasField(message, field) || HasValidText(reflection.GetMessage(message, field));
   }
-  const int size = IsText(*field) || IsMessage(*field) ? reflection.FieldSize(message, field) : 0;
-  for (int i = 0; i < size; ++i) {
+  for (int i = 0; i < reflection.FieldSize(message, field); ++i) {
     const bool valid = IsText(*field) ? IsValid(reflection.GetRepeatedStringReference(message, field, i, &scratch))
                                       : HasValidText(reflection.GetRepeatedMessage(message, field, i));
     if (!valid) return false;
@@ -58,14 +76,14 @@ void MendField(Message& message, const FieldDescriptor* field) {
 }  // namespace
 
 bool HasValidText(const Message& message) {
-  for (const FieldDescriptor* const field : FieldsOf(message)) {
+  for (const FieldDescriptor* const field : TextFieldsOf(message)) {
     if (!FieldIsValid(message, field)) return false;
   }
   return true;
 }
 
 void MendText(Message& message) {
-  for (const FieldDescriptor* const field : FieldsOf(message)) {
+  for (const FieldDescriptor* const field : TextFieldsOf(message)) {
     if (!FieldIsValid(message, field)) MendField(message, field);
   }
 }

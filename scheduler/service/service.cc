@@ -1,6 +1,7 @@
 #include "scheduler/service/service.h"
 
 #include <chrono>
+#include <climits>
 
 #include <grpcpp/resource_quota.h>
 #include "absl/strings/str_cat.h"
@@ -15,118 +16,125 @@ namespace {
 constexpr int kRequestBytesMax = 16 << 20;
 // Calls in progress get so long to end.
 constexpr std::chrono::seconds kShutdownTime(1);
-// Each has a thread that waits for calls. One a core, as gRPC would have it, is more than one lock can use.
-constexpr int kQueues = 4;
 
 int Milliseconds(absl::Duration duration) { return static_cast<int>(absl::ToInt64Milliseconds(duration)); }
 
 template <typename Reply>
-grpc::Status Answer(absl::StatusOr<Reply> result, Reply* reply) {
+absl::Status Put(absl::StatusOr<Reply> result, Reply* reply) {
   if (result.ok()) *reply = *std::move(result);
   rpc::MendText(*reply);
-  return rpc::ToGrpc(result.status());
+  return result.status();
 }
 
-// A request whose text is as ours would be: events, the state and other messages repeat it.
-template <typename Request>
-Request Bounded(const Request& request) {
+// Returns what `call` returns for the request, with text as ours would be: events, the state and other messages repeat
+// it.
+template <typename Request, typename Call>
+auto Bounded(const Request& request, Call call) {
+  if (rpc::HasValidText(request)) return call(request);
   Request bounded = request;
   rpc::MendText(bounded);
-  return bounded;
+  return call(bounded);
 }
 
 }  // namespace
 
-absl::StatusOr<security::AdmittedCaller> SchedulerService::Admit(const grpc::ServerContext& context,
-                                                                 absl::string_view method) const {
-  return guard_.Admit(context, absl::StrCat("slackline.wire.Scheduler.", method));
+template <typename Handle>
+grpc::ServerUnaryReactor* SchedulerService::Serve(Context* context, absl::string_view method, Handle handle) const {
+  const auto caller = guard_.Admit(*context, absl::StrCat("slackline.wire.Scheduler.", method));
+  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+  reactor->Finish(rpc::ToGrpc(caller.ok() ? handle(*caller) : caller.status()));
+  return reactor;
 }
 
-grpc::Status SchedulerService::RegisterServer(grpc::ServerContext* context, const wire::RegisterServerRequest* request,
-                                              wire::RegisterServerReply* reply) {
-  if (const auto caller = Admit(*context, "RegisterServer"); !caller.ok()) return rpc::ToGrpc(caller.status());
-  return Answer(controller_.RegisterServer(*request), reply);
+grpc::ServerUnaryReactor* SchedulerService::RegisterServer(Context* context, const wire::RegisterServerRequest* request,
+                                                           wire::RegisterServerReply* reply) {
+  return Serve(context, "RegisterServer",
+               [&](const security::AdmittedCaller&) { return Put(controller_.RegisterServer(*request), reply); });
 }
 
-grpc::Status SchedulerService::RegisterWorker(grpc::ServerContext* context, const wire::RegisterWorkerRequest* request,
-                                              wire::RegisterWorkerReply* reply) {
-  if (const auto caller = Admit(*context, "RegisterWorker"); !caller.ok()) return rpc::ToGrpc(caller.status());
-  return Answer(controller_.RegisterWorker(*request), reply);
+grpc::ServerUnaryReactor* SchedulerService::RegisterWorker(Context* context, const wire::RegisterWorkerRequest* request,
+                                                           wire::RegisterWorkerReply* reply) {
+  return Serve(context, "RegisterWorker",
+               [&](const security::AdmittedCaller&) { return Put(controller_.RegisterWorker(*request), reply); });
 }
 
-grpc::Status SchedulerService::Heartbeat(grpc::ServerContext* context, const wire::HeartbeatRequest* request,
-                                         wire::HeartbeatReply* reply) {
-  const auto caller = Admit(*context, "Heartbeat");
-  if (!caller.ok()) return rpc::ToGrpc(caller.status());
-  const bool server = request->role() == wire::MEMBER_ROLE_SERVER;
-  const absl::Status own = caller->MustBe(server ? security::Role::kServer : security::Role::kWorker,
-                                          server ? "send a server's heartbeat" : "send a worker's heartbeat");
-  if (!own.ok()) return rpc::ToGrpc(own);
-  return Answer(controller_.Heartbeat(Bounded(*request)), reply);
+grpc::ServerUnaryReactor* SchedulerService::Heartbeat(Context* context, const wire::HeartbeatRequest* request,
+                                                      wire::HeartbeatReply* reply) {
+  return Serve(context, "Heartbeat", [&](const security::AdmittedCaller& caller) {
+    const bool server = request->role() == wire::MEMBER_ROLE_SERVER;
+    const absl::Status own = caller.MustBe(server ? security::Role::kServer : security::Role::kWorker,
+                                           server ? "send a server's heartbeat" : "send a worker's heartbeat");
+    return own.ok() ? Put(Bounded(*request, [&](const auto& bounded) { return controller_.Heartbeat(bounded); }), reply)
+                    : own;
+  });
 }
 
-grpc::Status SchedulerService::FindImages(grpc::ServerContext* context, const wire::FindImagesRequest* request,
-                                          wire::FindImagesReply* reply) {
-  if (const auto caller = Admit(*context, "FindImages"); !caller.ok()) return rpc::ToGrpc(caller.status());
-  return Answer(controller_.FindImages(*request), reply);
+grpc::ServerUnaryReactor* SchedulerService::FindImages(Context* context, const wire::FindImagesRequest* request,
+                                                       wire::FindImagesReply* reply) {
+  return Serve(context, "FindImages",
+               [&](const security::AdmittedCaller&) { return Put(controller_.FindImages(*request), reply); });
 }
 
-grpc::Status SchedulerService::GetShardMap(grpc::ServerContext* context, const wire::GetShardMapRequest* request,
-                                           wire::GetShardMapReply* reply) {
-  if (const auto caller = Admit(*context, "GetShardMap"); !caller.ok()) return rpc::ToGrpc(caller.status());
-  return Answer(controller_.GetShardMap(*request), reply);
+grpc::ServerUnaryReactor* SchedulerService::GetShardMap(Context* context, const wire::GetShardMapRequest* request,
+                                                        wire::GetShardMapReply* reply) {
+  return Serve(context, "GetShardMap",
+               [&](const security::AdmittedCaller&) { return Put(controller_.GetShardMap(*request), reply); });
 }
 
-grpc::Status SchedulerService::NextTask(grpc::ServerContext* context, const wire::NextTaskRequest* request,
-                                        wire::NextTaskReply* reply) {
-  if (const auto caller = Admit(*context, "NextTask"); !caller.ok()) return rpc::ToGrpc(caller.status());
-  return Answer(controller_.NextTask(*request), reply);
+grpc::ServerUnaryReactor* SchedulerService::NextTask(Context* context, const wire::NextTaskRequest* request,
+                                                     wire::NextTaskReply* reply) {
+  return Serve(context, "NextTask",
+               [&](const security::AdmittedCaller&) { return Put(controller_.NextTask(*request), reply); });
 }
 
-grpc::Status SchedulerService::LeaseParts(grpc::ServerContext* context, const wire::LeasePartsRequest* request,
-                                          wire::LeasePartsReply* reply) {
-  if (const auto caller = Admit(*context, "LeaseParts"); !caller.ok()) return rpc::ToGrpc(caller.status());
-  return Answer(controller_.LeaseParts(*request), reply);
+grpc::ServerUnaryReactor* SchedulerService::LeaseParts(Context* context, const wire::LeasePartsRequest* request,
+                                                       wire::LeasePartsReply* reply) {
+  return Serve(context, "LeaseParts",
+               [&](const security::AdmittedCaller&) { return Put(controller_.LeaseParts(*request), reply); });
 }
 
-grpc::Status SchedulerService::ReportEvaluation(grpc::ServerContext* context, const wire::EvaluationReport* request,
-                                                wire::EvaluationReply*) {
-  if (const auto caller = Admit(*context, "ReportEvaluation"); !caller.ok()) return rpc::ToGrpc(caller.status());
-  return rpc::ToGrpc(controller_.ReportEvaluation(*request));
+grpc::ServerUnaryReactor* SchedulerService::ReportEvaluation(Context* context, const wire::EvaluationReport* request,
+                                                             wire::EvaluationReply*) {
+  return Serve(context, "ReportEvaluation",
+               [&](const security::AdmittedCaller&) { return controller_.ReportEvaluation(*request); });
 }
 
-grpc::Status SchedulerService::GetStatus(grpc::ServerContext* context, const wire::GetStatusRequest* request,
-                                         wire::GetStatusReply* reply) {
-  if (const auto caller = Admit(*context, "GetStatus"); !caller.ok()) return rpc::ToGrpc(caller.status());
-  *reply = controller_.GetStatus();
-  if (request->full() && board_ != nullptr) *reply->mutable_full() = board_->Status();
-  rpc::MendText(*reply);
-  return grpc::Status::OK;
+grpc::ServerUnaryReactor* SchedulerService::GetStatus(Context* context, const wire::GetStatusRequest* request,
+                                                      wire::GetStatusReply* reply) {
+  return Serve(context, "GetStatus", [&](const security::AdmittedCaller&) {
+    *reply = controller_.GetStatus();
+    if (request->full() && board_ != nullptr) *reply->mutable_full() = board_->Status();
+    rpc::MendText(*reply);
+    return absl::OkStatus();
+  });
 }
 
-grpc::Status SchedulerService::StopJob(grpc::ServerContext* context, const wire::StopJobRequest* request,
-                                       wire::StopJobReply*) {
-  if (const auto caller = Admit(*context, "StopJob"); !caller.ok()) return rpc::ToGrpc(caller.status());
-  controller_.StopJob(ValidText(request->reason()), request->failed());
-  return grpc::Status::OK;
+grpc::ServerUnaryReactor* SchedulerService::StopJob(Context* context, const wire::StopJobRequest* request,
+                                                    wire::StopJobReply*) {
+  return Serve(context, "StopJob", [&](const security::AdmittedCaller&) {
+    controller_.StopJob(ValidText(request->reason()), request->failed());
+    return absl::OkStatus();
+  });
 }
 
-grpc::Status SchedulerService::Checkpoint(grpc::ServerContext* context, const wire::CheckpointRequest* request,
-                                          wire::CheckpointReply* reply) {
-  if (const auto caller = Admit(*context, "Checkpoint"); !caller.ok()) return rpc::ToGrpc(caller.status());
-  return Answer(controller_.Checkpoint(Bounded(*request)), reply);
+grpc::ServerUnaryReactor* SchedulerService::Checkpoint(Context* context, const wire::CheckpointRequest* request,
+                                                       wire::CheckpointReply* reply) {
+  return Serve(context, "Checkpoint", [&](const security::AdmittedCaller&) {
+    return Put(Bounded(*request, [&](const auto& bounded) { return controller_.Checkpoint(bounded); }), reply);
+  });
 }
 
-grpc::Status SchedulerService::ChangeServers(grpc::ServerContext* context, const wire::ChangeServersRequest* request,
-                                             wire::ChangeServersReply* reply) {
-  if (const auto caller = Admit(*context, "ChangeServers"); !caller.ok()) return rpc::ToGrpc(caller.status());
-  return Answer(controller_.ChangeServers(*request), reply);
+grpc::ServerUnaryReactor* SchedulerService::ChangeServers(Context* context, const wire::ChangeServersRequest* request,
+                                                          wire::ChangeServersReply* reply) {
+  return Serve(context, "ChangeServers",
+               [&](const security::AdmittedCaller&) { return Put(controller_.ChangeServers(*request), reply); });
 }
 
-grpc::Status SchedulerService::ReportExit(grpc::ServerContext* context, const wire::ReportExitRequest* request,
-                                          wire::ReportExitReply*) {
-  if (const auto caller = Admit(*context, "ReportExit"); !caller.ok()) return rpc::ToGrpc(caller.status());
-  return rpc::ToGrpc(controller_.ReportExit(Bounded(*request)));
+grpc::ServerUnaryReactor* SchedulerService::ReportExit(Context* context, const wire::ReportExitRequest* request,
+                                                       wire::ReportExitReply*) {
+  return Serve(context, "ReportExit", [&](const security::AdmittedCaller&) {
+    return Bounded(*request, [&](const auto& bounded) { return controller_.ReportExit(bounded); });
+  });
 }
 
 absl::StatusOr<std::unique_ptr<SchedulerServer>> SchedulerServer::Start(const std::string& address,
@@ -143,9 +151,9 @@ absl::StatusOr<std::unique_ptr<SchedulerServer>> SchedulerServer::Start(const st
   builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, Milliseconds(limits.handshake));
   builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, Milliseconds(limits.idle));
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, limits.calls_of_connection);
-  builder.SetSyncServerOption(grpc::ServerBuilder::NUM_CQS, kQueues);
+  // Members send heartbeats anyway, and gRPC looks through the timers of all connections many times a second.
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, INT_MAX);
   grpc::ResourceQuota quota("scheduler");
-  quota.SetMaxThreads(limits.threads);
   quota.Resize(limits.bytes);
   builder.SetResourceQuota(quota);
   builder.RegisterService(&started->service_);

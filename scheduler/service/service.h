@@ -1,4 +1,5 @@
-// The Scheduler service of scheduler.proto over gRPC: passes each call on to the controller, unchanged.
+// The Scheduler service of scheduler.proto over gRPC: passes each call on to the controller, unchanged. Calls are
+// answered by the threads that receive them, since a thread for each would cost more than its work.
 #pragma once
 
 #include <cstddef>
@@ -19,32 +20,36 @@ namespace slackline::scheduler {
 
 // Thread-safety: safe.
 // Ownership:     borrows `controller` and `board`.
-class SchedulerService final : public wire::Scheduler::Service {
+class SchedulerService final : public wire::Scheduler::CallbackService {
  public:
+  using Context = grpc::CallbackServerContext;
+
   // `board`: source of the full status for clients that ask for it; null: nobody gets it.
   SchedulerService(Controller& controller, security::Guard guard, StatusBoard* board = nullptr)
       : controller_(controller), guard_(std::move(guard)), board_(board) {}
 
-  grpc::Status RegisterServer(grpc::ServerContext*, const wire::RegisterServerRequest*,
-                              wire::RegisterServerReply*) override;
-  grpc::Status RegisterWorker(grpc::ServerContext*, const wire::RegisterWorkerRequest*,
-                              wire::RegisterWorkerReply*) override;
-  grpc::Status Heartbeat(grpc::ServerContext*, const wire::HeartbeatRequest*, wire::HeartbeatReply*) override;
-  grpc::Status FindImages(grpc::ServerContext*, const wire::FindImagesRequest*, wire::FindImagesReply*) override;
-  grpc::Status GetShardMap(grpc::ServerContext*, const wire::GetShardMapRequest*, wire::GetShardMapReply*) override;
-  grpc::Status NextTask(grpc::ServerContext*, const wire::NextTaskRequest*, wire::NextTaskReply*) override;
-  grpc::Status LeaseParts(grpc::ServerContext*, const wire::LeasePartsRequest*, wire::LeasePartsReply*) override;
-  grpc::Status ReportEvaluation(grpc::ServerContext*, const wire::EvaluationReport*, wire::EvaluationReply*) override;
-  grpc::Status GetStatus(grpc::ServerContext*, const wire::GetStatusRequest*, wire::GetStatusReply*) override;
-  grpc::Status StopJob(grpc::ServerContext*, const wire::StopJobRequest*, wire::StopJobReply*) override;
-  grpc::Status ChangeServers(grpc::ServerContext*, const wire::ChangeServersRequest*,
-                             wire::ChangeServersReply*) override;
-  grpc::Status Checkpoint(grpc::ServerContext*, const wire::CheckpointRequest*, wire::CheckpointReply*) override;
-  grpc::Status ReportExit(grpc::ServerContext*, const wire::ReportExitRequest*, wire::ReportExitReply*) override;
+  grpc::ServerUnaryReactor* RegisterServer(Context*, const wire::RegisterServerRequest*,
+                                           wire::RegisterServerReply*) override;
+  grpc::ServerUnaryReactor* RegisterWorker(Context*, const wire::RegisterWorkerRequest*,
+                                           wire::RegisterWorkerReply*) override;
+  grpc::ServerUnaryReactor* Heartbeat(Context*, const wire::HeartbeatRequest*, wire::HeartbeatReply*) override;
+  grpc::ServerUnaryReactor* FindImages(Context*, const wire::FindImagesRequest*, wire::FindImagesReply*) override;
+  grpc::ServerUnaryReactor* GetShardMap(Context*, const wire::GetShardMapRequest*, wire::GetShardMapReply*) override;
+  grpc::ServerUnaryReactor* NextTask(Context*, const wire::NextTaskRequest*, wire::NextTaskReply*) override;
+  grpc::ServerUnaryReactor* LeaseParts(Context*, const wire::LeasePartsRequest*, wire::LeasePartsReply*) override;
+  grpc::ServerUnaryReactor* ReportEvaluation(Context*, const wire::EvaluationReport*, wire::EvaluationReply*) override;
+  grpc::ServerUnaryReactor* GetStatus(Context*, const wire::GetStatusRequest*, wire::GetStatusReply*) override;
+  grpc::ServerUnaryReactor* StopJob(Context*, const wire::StopJobRequest*, wire::StopJobReply*) override;
+  grpc::ServerUnaryReactor* ChangeServers(Context*, const wire::ChangeServersRequest*,
+                                          wire::ChangeServersReply*) override;
+  grpc::ServerUnaryReactor* Checkpoint(Context*, const wire::CheckpointRequest*, wire::CheckpointReply*) override;
+  grpc::ServerUnaryReactor* ReportExit(Context*, const wire::ReportExitRequest*, wire::ReportExitReply*) override;
 
  private:
-  // Checks that the caller may use `method`, and returns the caller. `method`: the name without package and service.
-  absl::StatusOr<security::AdmittedCaller> Admit(const grpc::ServerContext& context, absl::string_view method) const;
+  // Checks that the caller may use `method`, and answers with the status that `handle` returns for the caller.
+  // `method`: the name without package and service.
+  template <typename Handle>
+  grpc::ServerUnaryReactor* Serve(Context* context, absl::string_view method, Handle handle) const;
 
   Controller& controller_;
   const security::Guard guard_;
@@ -60,8 +65,6 @@ struct ServiceLimits {
   absl::Duration idle = absl::Minutes(30);
   // Largest number of calls of one connection that are in progress together. Further ones wait at the caller.
   int calls_of_connection = 64;
-  // Number of threads that answer calls, of all connections together; a call that finds none is RESOURCE_EXHAUSTED.
-  int threads = 128;
   // Memory that gRPC may take for requests and replies.
   size_t bytes = size_t{1} << 30;
 };

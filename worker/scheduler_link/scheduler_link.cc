@@ -20,6 +20,7 @@
 #include "common/time/backoff.h"
 #include "common/time/clock.h"
 #include "common/time/computing_watch.h"
+#include "common/time/next_due.h"
 #include "scheduler.grpc.pb.h"
 #include "worker/scheduler_link/member_state.h"
 #include "worker/scheduler_link/scheduler_wire.h"
@@ -32,6 +33,9 @@ uint64_t DrawInstance() {
   std::random_device random;
   return (uint64_t{random()} << 32 | random()) | 1;
 }
+
+// Parts of the period between heartbeats, one of which is a worker's delay at the beginning.
+constexpr uint64_t kPhases = 1 << 20;
 
 // Looks at the processor time in one span of `stall` before it says that a process hangs.
 constexpr int kLooksPerStall = 8;
@@ -222,7 +226,11 @@ class GrpcSchedulerLink : public SchedulerLink {
   void RunHeartbeats() ABSL_LOCKS_EXCLUDED(mutex_) {
     const ProcessTime process_time;
     ComputingWatch watch(time_, process_time);
-    while (!stop_.Await(options_.timeouts.heartbeat)) {
+    const absl::Duration period = options_.timeouts.heartbeat;
+    // Workers that start together do not send together, and a late answer moves nobody's time to send: otherwise more
+    // and more of them would send in one burst.
+    absl::Time due = time_.Now() + period * (static_cast<double>(instance_ % kPhases) / kPhases);
+    for (; !stop_.Await(due - time_.Now()); due = NextDue(due, period, time_.Now())) {
       wire::HeartbeatRequest request;
       {
         absl::MutexLock lock(&mutex_);
