@@ -32,6 +32,7 @@ struct Fleet::Member {
   uint64_t job = 0;
   uint32_t number = 0;
   uint64_t incarnation = 0;
+  uint64_t instance = 0;
   absl::Time next_beat = absl::Now();
   uint64_t range = 0;
   absl::Time range_began;
@@ -132,6 +133,7 @@ void Fleet::Run() {
 std::shared_ptr<Fleet::Member> Fleet::Add(std::string name) {
   const auto member = std::make_shared<Member>();
   member->name = std::move(name);
+  member->instance = random_();
   members_.push_back(member);
   // A connection of its own, as on a machine of its own.
   member->channel = rpc::ControlChannel(options_.scheduler);
@@ -206,7 +208,7 @@ void Fleet::RegisterWorker(const std::shared_ptr<Member>& member) {
   request.set_test_samples(1000);
   request.set_worker(member->number);
   request.set_incarnation(member->incarnation);
-  request.set_instance(random_());
+  request.set_instance(member->instance);
   request.set_host(absl::StrCat("node-", member->name));
   wire::TensorSpec& tensor = *request.add_tensors();
   tensor.set_name("weight");
@@ -247,9 +249,9 @@ void Fleet::Beat(const std::shared_ptr<Member>& member) {
   Call<wire::HeartbeatReply>(
       member, request, options_.timeouts.failover(),
       [](auto& stub, auto... rest) { stub.Heartbeat(std::move(rest)...); },
-      [this, member, begin](const wire::HeartbeatReply& reply) {
+      [this, member, due = std::min(member->next_beat, begin)](const wire::HeartbeatReply& reply) {
         ++counts_.heartbeats;
-        heartbeat_us_.push_back(absl::ToDoubleMicroseconds(absl::Now() - begin));
+        heartbeat_us_.push_back(absl::ToDoubleMicroseconds(absl::Now() - due));
         TakeBeat(member, reply);
       },
       &Fleet::Beat);

@@ -56,13 +56,13 @@ class Fleet {
   };
 
   explicit Fleet(Options options);
-  // Cancels the calls in progress.
+  // Waits for the calls in progress.
   ~Fleet();
 
   // From now on so many workers die each minute, without a word, and as many others come.
   void set_deaths_per_minute(double deaths) ABSL_LOCKS_EXCLUDED(mutex_);
   FleetCounts counts() const ABSL_LOCKS_EXCLUDED(mutex_);
-  // Returns how long heartbeats took since the last call, in microseconds.
+  // Returns from when heartbeats were due until they were answered, since the last call, in microseconds.
   std::vector<double> TakeHeartbeatTimes() ABSL_LOCKS_EXCLUDED(mutex_);
   // Returns the first answer that no member expects; OK if there was none.
   absl::Status mistake() const ABSL_LOCKS_EXCLUDED(mutex_);

@@ -126,7 +126,7 @@ Row Measure(const Options& options) {
                .job_fingerprint = Fingerprint(Resolve(*job)),
                .servers = addresses,
                .workers = options.workers,
-               .train_samples = uint64_t{options.workers} * kBatch * 10'000,
+               .train_samples = uint64_t{options.workers} * kBatch * 1'000'000,
                .batch = kBatch,
                .timeouts = timeouts,
                .step = absl::Seconds(options.step_seconds),
@@ -162,8 +162,8 @@ Row Measure(const Options& options) {
   const auto per_second = [&](uint64_t FleetCounts::*count) {
     return static_cast<double>(after.*count - before.*count) / seconds;
   };
-  const double calls =
-      per_second(&FleetCounts::heartbeats) + per_second(&FleetCounts::tasks) + per_second(&FleetCounts::others);
+  const double calls = per_second(&FleetCounts::heartbeats) + per_second(&FleetCounts::tasks) +
+                       per_second(&FleetCounts::others) + per_second(&FleetCounts::repeated);
   return Row(absl::StrCat(options.workers, " workers"))
       .Add("heartbeat_period_ms", absl::ToDoubleMilliseconds(timeouts.heartbeat))
       .Add("joined_after_s", absl::ToDoubleSeconds(joined))

@@ -1,5 +1,6 @@
 #include "common/rpc/message_text.h"
 
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -21,26 +22,28 @@ bool IsValid(const std::string& text) { return text.size() <= kFreeTextBytesMax 
 bool IsText(const FieldDescriptor& field) { return field.type() == FieldDescriptor::TYPE_STRING; }
 bool IsMessage(const FieldDescriptor& field) { return field.cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE; }
 
-// Fields with text, at any depth, by type of message. Most of a heartbeat's fields are numbers, which need no look.
-using TextFields = absl::flat_hash_map<const Descriptor*, std::vector<const FieldDescriptor*>>;
+// Fields with text, at any depth, by type of message; none while they are looked for. Most of a heartbeat's fields are
+// numbers, which need no look.
+using TextFields = absl::flat_hash_map<const Descriptor*, std::optional<std::vector<const FieldDescriptor*>>>;
 
-// Returns whether messages of this type can contain text, and adds it and all types within it to `known`.
+// Returns whether messages of this type may contain text, and adds it and all types within it to `known`.
 bool FindText(const Descriptor& type, TextFields& known) {
-  // A type within itself has text if the rest of it has.
   const auto [found, is_new] = known.try_emplace(&type);
-  if (!is_new) return !found->second.empty();
+  if (!is_new) return !found->second || !found->second->empty();  // a type within itself may
   std::vector<const FieldDescriptor*> fields;
   for (int i = 0; i < type.field_count(); ++i) {
     const FieldDescriptor& field = *type.field(i);
     if (IsText(field) || (IsMessage(field) && FindText(*field.message_type(), known))) fields.push_back(&field);
   }
-  return !(known[&type] = std::move(fields)).empty();
+  const bool has_text = !fields.empty();
+  known[&type] = std::move(fields);
+  return has_text;
 }
 
 const std::vector<const FieldDescriptor*>& TextFieldsOf(const Message& message) {
   thread_local TextFields known;
   FindText(*message.GetDescriptor(), known);
-  return known[message.GetDescriptor()];
+  return *known[message.GetDescriptor()];
 }
 
 bool FieldIsValid(const Message& message, const FieldDescriptor* field) {

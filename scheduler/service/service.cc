@@ -46,6 +46,15 @@ grpc::ServerUnaryReactor* SchedulerService::Serve(Context* context, absl::string
   return reactor;
 }
 
+template <typename Handle>
+grpc::ServerUnaryReactor* SchedulerService::ServeSlowly(Context* context, absl::string_view method, Handle handle) {
+  const auto caller = guard_.Admit(*context, absl::StrCat("slackline.wire.Scheduler.", method));
+  if (caller.ok()) return slow_lane_.Serve([handle] { return rpc::ToGrpc(handle()); });
+  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+  reactor->Finish(rpc::ToGrpc(caller.status()));
+  return reactor;
+}
+
 grpc::ServerUnaryReactor* SchedulerService::RegisterServer(Context* context, const wire::RegisterServerRequest* request,
                                                            wire::RegisterServerReply* reply) {
   return Serve(context, "RegisterServer",
@@ -71,8 +80,8 @@ grpc::ServerUnaryReactor* SchedulerService::Heartbeat(Context* context, const wi
 
 grpc::ServerUnaryReactor* SchedulerService::FindImages(Context* context, const wire::FindImagesRequest* request,
                                                        wire::FindImagesReply* reply) {
-  return Serve(context, "FindImages",
-               [&](const security::AdmittedCaller&) { return Put(controller_.FindImages(*request), reply); });
+  return ServeSlowly(context, "FindImages",
+                     [this, request, reply] { return Put(controller_.FindImages(*request), reply); });
 }
 
 grpc::ServerUnaryReactor* SchedulerService::GetShardMap(Context* context, const wire::GetShardMapRequest* request,
@@ -101,7 +110,7 @@ grpc::ServerUnaryReactor* SchedulerService::ReportEvaluation(Context* context, c
 
 grpc::ServerUnaryReactor* SchedulerService::GetStatus(Context* context, const wire::GetStatusRequest* request,
                                                       wire::GetStatusReply* reply) {
-  return Serve(context, "GetStatus", [&](const security::AdmittedCaller&) {
+  return ServeSlowly(context, "GetStatus", [this, request, reply] {
     *reply = controller_.GetStatus();
     if (request->full() && board_ != nullptr) *reply->mutable_full() = board_->Status();
     rpc::MendText(*reply);
@@ -142,7 +151,7 @@ absl::StatusOr<std::unique_ptr<SchedulerServer>> SchedulerServer::Start(const st
                                                                         const security::Security& security,
                                                                         StatusBoard* board,
                                                                         const ServiceLimits& limits) {
-  std::unique_ptr<SchedulerServer> started(new SchedulerServer(controller, security.guard(), board));
+  std::unique_ptr<SchedulerServer> started(new SchedulerServer(controller, security.guard(), board, limits.slow_calls));
   grpc::ServerBuilder builder;
   int port = 0;
   builder.AddListeningPort(address, security.server_credentials(), &port);

@@ -1,5 +1,6 @@
-// The Scheduler service of scheduler.proto over gRPC: passes each call on to the controller, unchanged. Calls are
-// answered by the threads that receive them, since a thread for each would cost more than its work.
+// The Scheduler service of scheduler.proto over gRPC: passes each call on to the controller, unchanged. The
+// threads that receive calls also answer them, since a thread for each would cost more than its work; but for those of
+// SlowLane.
 #pragma once
 
 #include <cstddef>
@@ -14,6 +15,7 @@
 #include "common/security/security.h"
 #include "scheduler.grpc.pb.h"
 #include "scheduler/control/controller.h"
+#include "scheduler/service/slow_lane.h"
 #include "scheduler/status/status_board.h"
 
 namespace slackline::scheduler {
@@ -25,8 +27,9 @@ class SchedulerService final : public wire::Scheduler::CallbackService {
   using Context = grpc::CallbackServerContext;
 
   // `board`: source of the full status for clients that ask for it; null: nobody gets it.
-  SchedulerService(Controller& controller, security::Guard guard, StatusBoard* board = nullptr)
-      : controller_(controller), guard_(std::move(guard)), board_(board) {}
+  // `slow_calls_max`: as for SlowLane.
+  SchedulerService(Controller& controller, security::Guard guard, StatusBoard* board, int slow_calls_max)
+      : controller_(controller), guard_(std::move(guard)), board_(board), slow_lane_(slow_calls_max) {}
 
   grpc::ServerUnaryReactor* RegisterServer(Context*, const wire::RegisterServerRequest*,
                                            wire::RegisterServerReply*) override;
@@ -50,14 +53,17 @@ class SchedulerService final : public wire::Scheduler::CallbackService {
   // `method`: the name without package and service.
   template <typename Handle>
   grpc::ServerUnaryReactor* Serve(Context* context, absl::string_view method, Handle handle) const;
+  // Likewise, for what may take long; `handle` is called later, on another thread.
+  template <typename Handle>
+  grpc::ServerUnaryReactor* ServeSlowly(Context* context, absl::string_view method, Handle handle);
 
   Controller& controller_;
   const security::Guard guard_;
   StatusBoard* const board_;
+  SlowLane slow_lane_;
 };
 
-// Limits on what strangers and faulty clients can take of the process. A call is over in microseconds, so clients that
-// work stay far below all of them.
+// Limits on what strangers and faulty clients can take of the process. Clients that work stay far below all of them.
 struct ServiceLimits {
   // Time from a connection's beginning until it speaks HTTP/2; a client that says nothing is cut off then.
   absl::Duration handshake = absl::Seconds(10);
@@ -65,6 +71,9 @@ struct ServiceLimits {
   absl::Duration idle = absl::Minutes(30);
   // Largest number of calls of one connection that are in progress together. Further ones wait at the caller.
   int calls_of_connection = 64;
+  // Largest number of calls of all connections together that wait for the status or for images, or whose reply has not
+  // left yet; a further one is RESOURCE_EXHAUSTED.
+  int slow_calls = 128;
   // Memory that gRPC may take for requests and replies.
   size_t bytes = size_t{1} << 30;
 };
@@ -86,8 +95,8 @@ class SchedulerServer {
   uint16_t port() const { return port_; }
 
  private:
-  SchedulerServer(Controller& controller, security::Guard guard, StatusBoard* board)
-      : service_(controller, std::move(guard), board) {}
+  SchedulerServer(Controller& controller, security::Guard guard, StatusBoard* board, int slow_calls_max)
+      : service_(controller, std::move(guard), board, slow_calls_max) {}
 
   SchedulerService service_;
   std::unique_ptr<grpc::Server> server_;

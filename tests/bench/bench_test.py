@@ -131,6 +131,20 @@ class Exchange(Programs):
         self.assertIn("found no raw peer at 127.0.0.1:1", result.stderr)
 
 
+class Scheduler(Programs):
+    def test_a_real_one_with_workers_that_die_and_come(self):
+        result = run("scheduler_load", "--workers", "40", "--deaths", "100", "--seconds", "3", "--json")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        row = json.loads(result.stdout)
+        self.assert_positive(row, "scheduler_cores", "load_cores", "heartbeats_per_s", "deaths")
+        self.assertEqual(row["heartbeat_period_ms"], 300)
+
+    def test_without_one_the_path_is_named(self):
+        result = run("scheduler_load", "--scheduler", "/no/such/program")
+        self.assertEqual(result.returncode, 2)
+        self.assertIn("/no/such/program", result.stderr)
+
+
 class Others(Programs):
     def test_memory_ceiling(self):
         rows = self.rows("memory_ceiling", "--megabytes", "1")

@@ -4,11 +4,12 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <iterator>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -331,27 +332,54 @@ TEST_F(ServiceTest, ConnectionsThatSayNothingAreCutOffAndOthersDoNotWait) {
   EXPECT_TRUE(status.ok()) << status.error_message();
 }
 
-TEST_F(ServiceTest, ManyCallersAtOnceAreAllAnswered) {
-  const std::string address = absl::StrCat("127.0.0.1:", server_->port());
-  std::atomic<int> answered = 0;
+// Calls `call` 20 times from each of `callers` threads with a connection of their own; returns how often each status
+// came.
+std::map<grpc::StatusCode, int> CallFromMany(uint16_t port, int callers,
+                                             const std::function<grpc::Status(wire::Scheduler::Stub&)>& call) {
   std::mutex mutex;
-  std::string error;  // the last one
-  std::vector<std::thread> callers;
-  for (int i = 0; i < 200; ++i) {
-    callers.emplace_back([&] {
-      const auto stub = wire::Scheduler::NewStub(rpc::ControlChannel(address));
-      for (int call = 0; call < 20; ++call) {
-        wire::GetStatusReply reply;
-        const grpc::Status status = stub->GetStatus(Context().get(), {}, &reply);
-        answered += status.ok() ? 1 : 0;
-        if (status.ok()) continue;
+  std::map<grpc::StatusCode, int> codes;
+  std::vector<std::thread> threads;
+  for (int i = 0; i < callers; ++i) {
+    threads.emplace_back([&] {
+      const auto stub = wire::Scheduler::NewStub(rpc::ControlChannel(absl::StrCat("127.0.0.1:", port)));
+      for (int round = 0; round < 20; ++round) {
+        const grpc::Status status = call(*stub);
         const std::lock_guard lock(mutex);
-        error = status.error_message();
+        ++codes[status.error_code()];
       }
     });
   }
-  for (std::thread& caller : callers) caller.join();
-  EXPECT_EQ(answered, 4000) << error;
+  for (std::thread& thread : threads) thread.join();
+  return codes;
+}
+
+TEST_F(ServiceTest, ManyCallersAtOnceAreAllAnswered) {
+  const auto codes = CallFromMany(server_->port(), 200, [this](wire::Scheduler::Stub& stub) {
+    wire::GetShardMapReply reply;
+    return stub.GetShardMap(Context().get(), {}, &reply);
+  });
+  ASSERT_EQ(codes.size(), 1u);
+  // Of another job than the scheduler's, all of them.
+  EXPECT_EQ(codes.begin()->second, 4000);
+  EXPECT_NE(codes.begin()->first, grpc::StatusCode::RESOURCE_EXHAUSTED);
+}
+
+TEST_F(ServiceTest, MoreCallsForTheStatusThanAllowedAreRefusedOrAnsweredAndNobodyIsLeftWaiting) {
+  ServiceLimits limits;
+  limits.slow_calls = 2;
+  server_ = *SchedulerServer::Start("127.0.0.1:0", controller_, {}, nullptr, limits);
+  auto codes = CallFromMany(server_->port(), 32, [this](wire::Scheduler::Stub& stub) {
+    wire::GetStatusReply reply;
+    return stub.GetStatus(Context().get(), {}, &reply);
+  });
+  EXPECT_GT(codes[grpc::StatusCode::OK], 0);
+  EXPECT_GT(codes[grpc::StatusCode::RESOURCE_EXHAUSTED], 0);
+  EXPECT_EQ(codes[grpc::StatusCode::OK] + codes[grpc::StatusCode::RESOURCE_EXHAUSTED], 640);
+  // Places are given back.
+  wire::GetStatusReply reply;
+  const grpc::Status after = wire::Scheduler::NewStub(rpc::ControlChannel(absl::StrCat("127.0.0.1:", server_->port())))
+                                 ->GetStatus(Context().get(), {}, &reply);
+  EXPECT_TRUE(after.ok()) << after.error_message();
 }
 
 TEST(Address, FlagGoesBeforeTheJobFileAndAdvertisedBeforeBoth) {
