@@ -1,10 +1,5 @@
 #include "bench/exchange/secrets.h"
 
-#include <stdlib.h>
-
-#include <filesystem>
-#include <system_error>
-
 #include "absl/time/clock.h"
 #include "bench/exchange/data_path.h"
 #include "bench/support/process.h"
@@ -12,23 +7,15 @@
 
 namespace slackline::bench {
 
-Secrets::Secrets(ExchangeBenchOptions& options) : folder_(options.security_folder) {
+Secrets::Secrets(ExchangeBenchOptions& options) {
   if (options.security == "none") return;
-  std::string folder = std::filesystem::temp_directory_path() / "slackline-bench-XXXXXX";
-  if (::mkdtemp(folder.data()) == nullptr) {
-    ExitOnError(absl::UnavailableError("cannot make a temporary folder for --security"));
-  }
+  const std::string folder = folder_.emplace().path();
   options.security_folder = folder;
   const absl::Time now = absl::Now();
   const security::MakeOptions make = {
       .folder = folder, .job = kBenchJobName, .not_before = now - absl::Hours(1), .not_after = now + absl::Hours(24)};
   ExitOnError(options.security == "tls" ? security::MakeCredentials(make)
                                         : security::MakeToken(TokenFile(folder), /*force=*/false));
-}
-
-Secrets::~Secrets() {
-  std::error_code ignored;
-  if (!folder_.empty()) std::filesystem::remove_all(folder_, ignored);
 }
 
 }  // namespace slackline::bench

@@ -114,6 +114,18 @@ absl::Status Fleet::mistake() const {
 
 void Fleet::At(absl::Time time, Then then) { due_.emplace(time, std::move(then)); }
 
+void Fleet::Later(const std::shared_ptr<Member>& member, absl::Time time,
+                  void (Fleet::*call)(const std::shared_ptr<Member>&)) {
+  At(time, [this, member, call] {
+    if (!member->gone) (this->*call)(member);
+  });
+}
+
+void Fleet::Fail(const std::shared_ptr<Member>& member, absl::Status status) {
+  member->gone = true;
+  if (mistake_.ok()) mistake_ = absl::Status(status.code(), absl::StrCat(member->name, ": ", status.message()));
+}
+
 void Fleet::Run() {
   absl::MutexLock lock(&mutex_);
   while (!closed_) {
@@ -167,16 +179,11 @@ void Fleet::Call(const std::shared_ptr<Member>& member, const Request& request, 
     } else if (rpc::IsRetryable(status)) {
       ++counts_.repeated;
       const double part = std::uniform_real_distribution<>(0.5, 1.5)(random_);
-      At(absl::Now() + part * kPause, [this, member, again] {
-        if (!member->gone) (this->*again)(member);
-      });
+      Later(member, absl::Now() + part * kPause, again);
     } else if (absl::IsFailedPrecondition(status) && !member->server) {
       ComeAnew(member);
     } else {
-      member->gone = true;
-      if (mistake_.ok()) {
-        mistake_ = absl::Status(status.code(), absl::StrCat(member->name, ": ", status.message()));
-      }
+      Fail(member, status);
     }
   };
   method(*member->stub->async(), &round->context, &round->request, &round->reply, done);
@@ -226,9 +233,7 @@ void Fleet::RegisterWorker(const std::shared_ptr<Member>& member) {
         member->progress.Clear();
         const double part = std::uniform_real_distribution<>(0, 1)(random_);
         member->next_beat = absl::Now() + part * options_.timeouts.heartbeat;
-        At(member->next_beat, [this, member] {
-          if (!member->gone) Beat(member);
-        });
+        Later(member, member->next_beat, &Fleet::Beat);
       },
       &Fleet::RegisterWorker);
 }
@@ -259,15 +264,11 @@ void Fleet::Beat(const std::shared_ptr<Member>& member) {
 
 void Fleet::TakeBeat(const std::shared_ptr<Member>& member, const wire::HeartbeatReply& reply) {
   if (reply.leave()) {
-    member->gone = true;
-    if (mistake_.ok()) mistake_ = absl::UnavailableError(absl::StrCat("the job has ended: ", reply.leave_reason()));
-    return;
+    return Fail(member, absl::UnavailableError(absl::StrCat("the job has ended: ", reply.leave_reason())));
   }
   // Each keeps its own time, as real workers do.
   member->next_beat = NextDue(member->next_beat, options_.timeouts.heartbeat, absl::Now());
-  At(member->next_beat, [this, member] {
-    if (!member->gone) Beat(member);
-  });
+  Later(member, member->next_beat, &Fleet::Beat);
   if (member->server || member->live || reply.state() != wire::WORKER_LIVE) return;
   member->live = true;
   ++counts_.joined;
@@ -318,22 +319,15 @@ void Fleet::TakeTask(const std::shared_ptr<Member>& member, const wire::NextTask
       member->range_began = now;
       member->range_samples = samples;
       pause = static_cast<int64_t>(steps) * options_.step;
-      counts_.steps += steps;
       break;
     }
     case wire::NextTaskReply::kStandby:
       pause = absl::Milliseconds(reply.standby().retry_ms());
       break;
     default:
-      member->gone = true;
-      if (mistake_.ok()) {
-        mistake_ = absl::InternalError(absl::StrCat(member->name, " was given ", reply.ShortDebugString()));
-      }
-      return;
+      return Fail(member, absl::InternalError(absl::StrCat("found the task ", reply.ShortDebugString())));
   }
-  At(now + pause, [this, member] {
-    if (!member->gone) AskForTask(member);
-  });
+  Later(member, now + pause, &Fleet::AskForTask);
 }
 
 void Fleet::ComeAnew(const std::shared_ptr<Member>& member) {

@@ -21,7 +21,7 @@
 
 namespace slackline::bench {
 
-// What the members of a fleet have seen so far.
+// Events that the members of a fleet have counted so far.
 struct FleetCounts {
   uint64_t heartbeats = 0;
   uint64_t tasks = 0;
@@ -33,8 +33,7 @@ struct FleetCounts {
   uint64_t died = 0;
   // Workers that the scheduler has told that they are live.
   uint64_t joined = 0;
-  uint64_t steps = 0;
-  // Those of `joined` that live now.
+  // Workers of `joined` that live now.
   uint64_t live = 0;
 };
 
@@ -59,7 +58,7 @@ class Fleet {
   // Waits for the calls in progress.
   ~Fleet();
 
-  // From now on so many workers die each minute, without a word, and as many others come.
+  // Lets so many workers die each minute from now on, without a word, and as many others come.
   void set_deaths_per_minute(double deaths) ABSL_LOCKS_EXCLUDED(mutex_);
   FleetCounts counts() const ABSL_LOCKS_EXCLUDED(mutex_);
   // Returns from when heartbeats were due until they were answered, since the last call, in microseconds.
@@ -91,6 +90,11 @@ class Fleet {
   template <typename Reply, typename Request, typename Method, typename Take>
   void Call(const std::shared_ptr<Member>& member, const Request& request, absl::Duration timeout, Method method,
             Take then, void (Fleet::*again)(const std::shared_ptr<Member>&)) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Makes a member's call at a time, unless the member is gone by then.
+  void Later(const std::shared_ptr<Member>& member, absl::Time time,
+             void (Fleet::*call)(const std::shared_ptr<Member>&)) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // A member that gets an answer which none expects does nothing more.
+  void Fail(const std::shared_ptr<Member>& member, absl::Status status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Runs `then` at a time, with the lock held.
   void At(absl::Time time, Then then) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Run() ABSL_LOCKS_EXCLUDED(mutex_);

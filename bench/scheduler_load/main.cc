@@ -1,7 +1,7 @@
-// What a job of a whole machine costs a real slackline-scheduler, in a process of its own: workers that register, send
-// heartbeats, ask for work, die and come anew, each over its own connection, from this process.
+// Measures what the workers of a whole machine cost a real slackline-scheduler, which is a process of its own. This
+// process plays the workers: they register, send heartbeats, ask for work, die and come anew, each over its own
+// connection.
 #include <fcntl.h>
-#include <stdlib.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -19,6 +19,7 @@
 #include "bench/support/command_line.h"
 #include "bench/support/process.h"
 #include "bench/support/report.h"
+#include "bench/support/temporary_folder.h"
 #include "common/job/job_file.h"
 #include "common/job/job_timeouts.h"
 #include "common/log/logging.h"
@@ -35,27 +36,6 @@ struct Options {
   uint32_t workers = 13'900, servers = 2;
   double deaths_percent = 1, step_seconds = 1;
   Effort effort{.seconds = 60, .repeats = 1};
-};
-
-// Removed with all that is in it at the end.
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string name = (std::filesystem::temp_directory_path() / "scheduler-load-XXXXXX").string();
-    if (mkdtemp(name.data()) == nullptr) ExitOnError(absl::UnavailableError(absl::StrCat("cannot make ", name)));
-    path_ = name;
-  }
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-
-  std::string operator/(const char* name) const { return (path_ / name).string(); }
-
- private:
-  std::filesystem::path path_;
 };
 
 std::string JobText(const Options& options) {
@@ -105,8 +85,6 @@ class SchedulerProcess {
   std::optional<Child> child_;
 };
 
-double OwnCpuSeconds() { return CpuSeconds(getpid()); }
-
 Row Measure(const Options& options) {
   const TemporaryFolder folder;
   std::ofstream(folder / "job.yaml") << JobText(options);
@@ -145,17 +123,18 @@ Row Measure(const Options& options) {
   }
   const absl::Duration joined = absl::Now() - begin;
   fleet.set_deaths_per_minute(options.workers * options.deaths_percent / 100);
-  // Until the first deaths have been noticed.
+  // The scheduler has noticed the first deaths after this time.
   SteadyPause(timeouts.worker_dead() + 2 * timeouts.heartbeat);
   check();
 
   fleet.TakeHeartbeatTimes();
   const FleetCounts before = fleet.counts();
-  const double scheduler_before = CpuSeconds(scheduler.pid()), own_before = OwnCpuSeconds();
+  const double scheduler_before = CpuSeconds(scheduler.pid()), own_before = CpuSeconds(getpid());
   const absl::Time start = absl::Now();
   SteadyPause(absl::Seconds(options.effort.seconds));
   const double seconds = absl::ToDoubleSeconds(absl::Now() - start);
-  const double scheduler_cpu = CpuSeconds(scheduler.pid()) - scheduler_before, own_cpu = OwnCpuSeconds() - own_before;
+  const double scheduler_cpu = CpuSeconds(scheduler.pid()) - scheduler_before,
+               own_cpu = CpuSeconds(getpid()) - own_before;
   const FleetCounts after = fleet.counts();
   const std::vector<double> times = fleet.TakeHeartbeatTimes();
   check();

@@ -36,23 +36,29 @@ auto Bounded(const Request& request, Call call) {
   return call(bounded);
 }
 
+grpc::ServerUnaryReactor* End(grpc::CallbackServerContext& context, const absl::Status& status) {
+  grpc::ServerUnaryReactor* const reactor = context.DefaultReactor();
+  reactor->Finish(rpc::ToGrpc(status));
+  return reactor;
+}
+
 }  // namespace
+
+absl::StatusOr<security::AdmittedCaller> SchedulerService::Admit(const Context& context,
+                                                                 absl::string_view method) const {
+  return guard_.Admit(context, absl::StrCat("slackline.wire.Scheduler.", method));
+}
 
 template <typename Handle>
 grpc::ServerUnaryReactor* SchedulerService::Serve(Context* context, absl::string_view method, Handle handle) const {
-  const auto caller = guard_.Admit(*context, absl::StrCat("slackline.wire.Scheduler.", method));
-  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
-  reactor->Finish(rpc::ToGrpc(caller.ok() ? handle(*caller) : caller.status()));
-  return reactor;
+  const auto caller = Admit(*context, method);
+  return End(*context, caller.ok() ? handle(*caller) : caller.status());
 }
 
 template <typename Handle>
 grpc::ServerUnaryReactor* SchedulerService::ServeSlowly(Context* context, absl::string_view method, Handle handle) {
-  const auto caller = guard_.Admit(*context, absl::StrCat("slackline.wire.Scheduler.", method));
-  if (caller.ok()) return slow_lane_.Serve([handle] { return rpc::ToGrpc(handle()); });
-  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
-  reactor->Finish(rpc::ToGrpc(caller.status()));
-  return reactor;
+  if (const auto caller = Admit(*context, method); !caller.ok()) return End(*context, caller.status());
+  return slow_lane_.Serve([handle] { return rpc::ToGrpc(handle()); });
 }
 
 grpc::ServerUnaryReactor* SchedulerService::RegisterServer(Context* context, const wire::RegisterServerRequest* request,

@@ -49,6 +49,8 @@ class SchedulerService final : public wire::Scheduler::CallbackService {
   grpc::ServerUnaryReactor* ReportExit(Context*, const wire::ReportExitRequest*, wire::ReportExitReply*) override;
 
  private:
+  // Checks that the caller may use `method`, and returns the caller.
+  absl::StatusOr<security::AdmittedCaller> Admit(const Context& context, absl::string_view method) const;
   // Checks that the caller may use `method`, and answers with the status that `handle` returns for the caller.
   // `method`: the name without package and service.
   template <typename Handle>

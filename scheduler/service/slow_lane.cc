@@ -54,9 +54,7 @@ void SlowLane::Run() {
     std::function<void()> next;
     {
       absl::MutexLock lock(&mutex_);
-      mutex_.Await(absl::Condition(
-          +[](SlowLane* lane) ABSL_NO_THREAD_SAFETY_ANALYSIS { return lane->closed_ || !lane->waiting_.empty(); },
-          this));
+      mutex_.Await(absl::Condition(this, &SlowLane::HasNews));
       if (waiting_.empty()) return;
       next = std::move(waiting_.front());
       waiting_.pop_front();

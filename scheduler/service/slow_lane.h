@@ -1,5 +1,5 @@
-// Calls that may take long, such as those that look at files: one after the other, on a thread of their own, so that
-// heartbeats do not wait for them.
+// Answers calls that may take long, such as those that look at files, one after the other on its own thread: heartbeats
+// do not wait for them.
 #pragma once
 
 #include <deque>
@@ -29,6 +29,7 @@ class SlowLane {
 
   void Run() ABSL_LOCKS_EXCLUDED(mutex_);
   void Leave() ABSL_LOCKS_EXCLUDED(mutex_);
+  bool HasNews() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return closed_ || !waiting_.empty(); }
 
   const int calls_max_;
   absl::Mutex mutex_;
