@@ -316,12 +316,16 @@ absl::Status ServerProcess::Install(const wire::InstallShardsRequest& request) {
 
 absl::StatusOr<wire::SetMembersReply> ServerProcess::SetMembers(const wire::SetMembersRequest& request) {
   if (ended_) return absl::UnavailableError("the server is stopping");
+  const std::set<Sender>* const known = scene_.ledger.MembersOf(life);
+  const std::set<Sender> before = known == nullptr ? std::set<Sender>() : *known;
+  std::set<uint32_t> changed(request.gone().begin(), request.gone().end());
+  for (const wire::Member& member : request.members()) changed.insert(member.worker());
   std::set<Sender> members;
+  if (request.has_since_epoch()) members = before;
+  std::erase_if(members, [&](const Sender& member) { return changed.contains(member.worker.value()); });
   for (const wire::Member& member : request.members()) {
     members.insert({WorkerId(member.worker()), Incarnation(member.incarnation())});
   }
-  const std::set<Sender>* const known = scene_.ledger.MembersOf(life);
-  const std::set<Sender> before = known == nullptr ? std::set<Sender>() : *known;
   // Pulls that it lets go are answered while it is set.
   scene_.ledger.Members(life, members);
   absl::StatusOr<wire::SetMembersReply> reply = table_.SetMembers(request);
