@@ -172,7 +172,9 @@ class LocalCluster:
                 process.wait(max(0.0, deadline - time.monotonic()))
             except subprocess.TimeoutExpired:
                 process.kill()
-                process.wait()
+                # Ctrl-C in Popen.wait() may leave its lock taken: no wait for that process ends any more.
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(_HURRY_S)
 
 
 def _program(name: str, folder: Optional[PathLike]) -> Path:

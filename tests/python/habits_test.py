@@ -287,12 +287,19 @@ class Ends(Base):
             self.assertIn("--unwatched", cluster._processes[0][1].args)
 
     def test_second_ctrl_c_ends_a_cluster_that_hangs(self):
+        self.end_by_second_ctrl_c("")
+
+    def test_second_ctrl_c_ends_a_cluster_whatever_the_first_has_cut_short(self):
+        self.end_by_second_ctrl_c("cluster._processes[0][1]._waitpid_lock.acquire()")
+
+    def end_by_second_ctrl_c(self, first):
         code = (
             "import signal, sys, slackline\n"
             "with slackline.local_cluster(sys.argv[1], programs=sys.argv[2], run_folder=sys.argv[3]) as cluster:\n"
             "    leave = cluster._leave\n"
             "    cluster._leave = lambda reason: (leave(reason), print('ends', flush=True))\n"
             "    print(*(process.pid for _, process in cluster._processes), flush=True)\n"
+            f"    {first or 'pass'}\n"
             "    signal.pause()\n"
         )
         script = subprocess.Popen(
