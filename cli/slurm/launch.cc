@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <set>
 #include <system_error>
 #include <utility>
@@ -26,12 +27,14 @@
 #include "cli/slurm/allocation.h"
 #include "cli/slurm/meeting.h"
 #include "cli/slurm/node_cluster.h"
+#include "cli/slurm/node_plan.h"
 #include "cli/slurm/placement.h"
 #include "cli/slurm/slurm_programs.h"
 #include "common/base/address.h"
 #include "common/job/job_file.h"
 #include "common/log/log_format.h"
 #include "common/log/logging.h"
+#include "common/process/device.h"
 #include "common/security/make_credentials.h"
 #include "common/time/clock.h"
 #include "worker/settings/job_checks.h"
@@ -267,6 +270,7 @@ class Attempt {
     };
     cluster.set_workers(ProcessesOf(job_).workers_of_a_node() * count([](const Uses& use) { return use.worker; }));
     if (!cluster.has_worker_restarts_max()) cluster.set_worker_restarts_max(kWorkerRestarts);
+    UseGpus();
     job_ = Resolve(job_);
     const bool local =
         std::all_of(nodes_.begin(), nodes_.end(), [](const NodeFacts& f) { return IsLoopback(f.address); });
@@ -291,6 +295,17 @@ class Attempt {
     fs::rename(draft, security.folder(), error);
     if (!error) return absl::OkStatus();
     return absl::UnavailableError(absl::StrCat("cannot make ", security.folder(), ": ", error.message()));
+  }
+
+  // An allocation with GPUs is asked for to use them. A run that goes on has its devices already.
+  void UseGpus() {
+    uint32_t gpus = 0;
+    for (const NodeFacts& facts : nodes_) gpus += facts.node.gpus;
+    if (gpus == 0 || !checkpoint_.empty()) return;
+    const std::optional<DefaultDevices> devices = DevicesOfAllocation(job_);
+    if (!devices) return;
+    Say(absl::StrCat("the allocation has ", gpus, " GPU(s), and the job no worker.devices: ", devices->note));
+    if (devices->gpus) job_.mutable_worker()->add_devices(std::string(kAutoDevices));
   }
 
   int Train(Programs programs, const Meeting& meeting, Pulse& pulse, Process& launcher) {

@@ -6,6 +6,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/job/job_file.h"
+#include "common/job/job_kinds.h"
+#include "common/process/device.h"
 
 namespace slackline::cli::slurm {
 namespace {
@@ -77,6 +80,16 @@ std::string NewPlaceFor(absl::Span<const Node> nodes, absl::Span<const NodeRoles
     if (best == nullptr || roles[index].servers.size() < best->servers.size()) best = &roles[index];
   }
   return best == nullptr ? "" : best->node;
+}
+
+std::optional<DefaultDevices> DevicesOfAllocation(const job::Job& job) {
+  if (RunsScripts(job) || job.worker().devices_size() > 0 || job.worker().groups_size() > 0) return std::nullopt;
+  job::Job with = job;
+  with.mutable_worker()->add_devices(std::string(kAutoDevices));
+  if (const absl::Status allowed = ParseJob(ToYaml(with), "worker.devices: auto").status(); !allowed.ok()) {
+    return DefaultDevices{false, absl::StrCat("workers compute on CPUs; ", allowed.message())};
+  }
+  return DefaultDevices{true, "each worker computes on all of its node (worker.devices: auto); cpu keeps it off them"};
 }
 
 }  // namespace slackline::cli::slurm

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/types/span.h"
+#include "job.pb.h"
 
 namespace slackline::cli::slurm {
 
@@ -68,5 +70,15 @@ std::vector<NodeRoles> PlanNodes(absl::Span<const Node> nodes, const Processes& 
 // one with the fewest servers. Empty if there is none.
 std::string NewPlaceFor(absl::Span<const Node> nodes, absl::Span<const NodeRoles> roles,
                         absl::Span<const std::string> lost);
+
+// Devices of workers in an allocation with GPUs, for a job that leaves worker.devices open.
+struct DefaultDevices {
+  // True: worker.devices is `auto`. False: it stays as it is, since the rest of the job allows no GPUs.
+  bool gpus = false;
+  // Explanation for people.
+  std::string note;
+};
+// Returns no value if the job says what workers compute on, or leaves it to scripts.
+std::optional<DefaultDevices> DevicesOfAllocation(const job::Job& job);
 
 }  // namespace slackline::cli::slurm

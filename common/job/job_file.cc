@@ -121,9 +121,7 @@ job::Job Resolve(const job::Job& job) {
     self_supervised.add_projection(contrastive ? 2048 : 4096);
     self_supervised.add_projection(contrastive ? 128 : 256);
   }
-  if (resolved.worker().groups_size() == 0) {
-    if (resolved.worker().devices_size() == 0) resolved.mutable_worker()->add_devices("cpu");
-  } else if (!job.cluster().has_workers()) {
+  if (resolved.worker().groups_size() > 0 && !job.cluster().has_workers()) {
     resolved.mutable_cluster()->set_workers(static_cast<uint32_t>(resolved.worker().groups_size()));
   }
   if (!job.timeouts().has_heartbeat_ms()) {

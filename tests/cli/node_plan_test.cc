@@ -1,14 +1,19 @@
 #include "cli/slurm/node_plan.h"
 
 #include <map>
+#include <optional>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "common/job/job_file.h"
+
 namespace slackline::cli::slurm::node_plan_test {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
@@ -80,6 +85,23 @@ TEST(NodePlan, OneNodeHasAll) {
   EXPECT_EQ(SwitchOf(one[0]), "");
   EXPECT_THAT(PlanNodes(one, {.servers = 2}),
               ElementsAre(NodeRoles{"alone", true, {"ps-1", "ps-2"}, {"worker-alone"}}));
+}
+
+TEST(NodePlan, WorkersTakeTheGpusOfTheAllocationUnlessTheJobSaysOtherwise) {
+  const auto devices_of = [](const std::string& yaml) {
+    return DevicesOfAllocation(ParseJob(yaml, "job.yaml").value());
+  };
+  EXPECT_TRUE(devices_of("name: job").value().gpus);
+  for (const char* const said :
+       {"worker: {devices: cpu}", "worker: {devices: [cuda:0]}", "worker: {groups: [cpu, cpu]}",
+        "worker: {stages: 2, devices: [cpu, cpu]}\nmodel: {kind: vit_tiny}", "model: {kind: external}"}) {
+    EXPECT_EQ(devices_of(said), std::nullopt) << said;
+  }
+  const std::optional<DefaultDevices> refused =
+      devices_of("training: {self_supervised: {method: contrastive}}\nmodel: {kind: resnet18}");
+  ASSERT_TRUE(refused);
+  EXPECT_FALSE(refused->gpus);
+  EXPECT_THAT(refused->note, AllOf(HasSubstr("workers compute on CPUs"), HasSubstr("with method: contrastive")));
 }
 
 TEST(NodePlan, ServerOfALostNodeGoesWhereFewestAre) {
