@@ -46,7 +46,7 @@
 #include "scheduler/service/scheduler_metrics.h"
 #include "scheduler/service/server_links.h"
 #include "scheduler/service/service.h"
-#include "scheduler/status/page_data.h"
+#include "scheduler/status/settings_and_logs.h"
 #include "scheduler/status/status_board.h"
 #include "scheduler/status/status_pages.h"
 

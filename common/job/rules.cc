@@ -461,7 +461,6 @@ class Rules : private RuleBook {
     }
   }
 
-  // What makes no sense for a push that is a difference of weights.
   // Refuses the settings of other optimizers in a section, whose field `choice` names its optimizer.
   void OptimizerSettings(const google::protobuf::Message& section, const std::string& name, const std::string& choice,
                          const OptimizerFacts& facts) {
@@ -473,6 +472,7 @@ class Rules : private RuleBook {
     }
   }
 
+  // Refuses settings that make no sense for a push that is a difference of weights.
   void NoneWithLocal(const job::Job& job) {
     const std::string needed = "local.steps: 0 and local.epochs: 0", actual = "local training";
     NeedsOther(job.wire(), "wire.window", needed, actual);

@@ -12,7 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "common/base/check.h"
 #include "images/base/class_names.h"
-#include "images/formats/formats.h"
+#include "images/formats/data_requests.h"
 #include "images/pictures/picture_data.h"
 #include "images/prepared/prepared_index.h"
 

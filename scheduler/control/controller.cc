@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "scheduler/control/job_checkpoints.h"
-#include "scheduler/control/job_figures.h"
+#include "scheduler/control/job_reports.h"
 #include "scheduler/control/job_page.h"
 #include "scheduler/control/job_status.h"
 #include "scheduler/control/job_summary.h"

@@ -10,7 +10,7 @@
 #include "common/job/push_samples.h"
 #include "common/job/script_optimizer.h"
 #include "common/text/counted.h"
-#include "scheduler/control/job_figures.h"
+#include "scheduler/control/job_reports.h"
 #include "scheduler/control/job_status.h"
 
 namespace slackline::scheduler {

@@ -9,7 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "common/job/job_kinds.h"
 #include "scheduler/control/job_checkpoints.h"
-#include "scheduler/control/job_figures.h"
+#include "scheduler/control/job_reports.h"
 #include "scheduler/control/job_status.h"
 
 namespace slackline::scheduler {

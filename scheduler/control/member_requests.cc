@@ -12,7 +12,7 @@
 #include "common/text/counted.h"
 #include "common/text/member_name.h"
 #include "scheduler/control/job_checkpoints.h"
-#include "scheduler/control/job_figures.h"
+#include "scheduler/control/job_reports.h"
 #include "scheduler/control/job_status.h"
 
 namespace slackline::scheduler {

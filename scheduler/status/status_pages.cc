@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
-#include "scheduler/status/page_data.h"
+#include "scheduler/status/settings_and_logs.h"
 #include "scheduler/status/page_files.h"
 
 namespace slackline::scheduler {

@@ -3,6 +3,10 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "figure_options.pb.h"
+#include "scheduler.pb.h"
+#include "scheduler_state.pb.h"
+
 namespace slackline::scheduler::run_summary_test {
 namespace {
 
@@ -126,6 +130,17 @@ TEST(RunSummary, FiguresOfAScriptHaveTheirNames) {
   EXPECT_EQ(json.at("evaluations")[0].at("values"), Json({{"f1", 0.5}, {"perplexity", 20.5}}));
   EXPECT_TRUE(json.at("test_loss").is_null());
   EXPECT_EQ(json.at("metric"), Json({{"name", "perplexity"}, {"better", "lower"}, {"last", 20.5}, {"best", nullptr}}));
+}
+
+TEST(RunSummary, EveryFigureThatItShowsHasATotal) {
+  const google::protobuf::Descriptor& report = *wire::WorkerProgress::descriptor();
+  for (int i = 0; i < report.field_count(); ++i) {
+    const google::protobuf::FieldDescriptor& field = *report.field(i);
+    if (!field.options().GetExtension(wire::in_summary)) continue;
+    const google::protobuf::FieldDescriptor* const total = state::Totals::descriptor()->FindFieldByName(field.name());
+    ASSERT_NE(total, nullptr) << field.name() << " is in_summary, and state.Totals has no such field";
+    EXPECT_EQ(total->type(), field.type()) << field.name();
+  }
 }
 
 TEST(RunSummary, NamesThatAreNoUtf8AreWrittenNevertheless) {

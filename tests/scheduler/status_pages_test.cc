@@ -19,7 +19,7 @@
 #include <nlohmann/json.hpp>
 #include "absl/strings/str_cat.h"
 #include "scheduler/base/message_json.h"
-#include "scheduler/status/page_data.h"
+#include "scheduler/status/settings_and_logs.h"
 #include "scheduler/status/status_limits.h"
 #include "tests/scheduler/fake_cluster.h"
 

@@ -51,11 +51,14 @@ def check_status_fields(tree):
     """docs/status-fields.md has every message and field of protos/status.proto."""
     if "protos/status.proto" not in tree or "docs/status-fields.md" not in tree:
         return
-    document = tree.text("docs/status-fields.md")
+    sections = dict(re.findall(r"^## (\w+)\n(.*?)(?=^## |\Z)", tree.text("docs/status-fields.md"), re.M | re.S))
+    section = ""
     for number, line in enumerate(tree.text("protos/status.proto").splitlines(), 1):
         message, field = re.match(r"message (\w+)", line), re.match(r"  [\w. ]+ (\w+) = \d+;", line)
-        if message and f"## {message.group(1)}\n" not in document or field and f"| `{field.group(1)}` |" not in document:
-            yield Problem("protos/status.proto", number, f"docs/status-fields.md lacks {(message or field).group(1)}")
+        if message:
+            section = message.group(1)
+        if message and section not in sections or field and f"| `{field.group(1)}` |" not in sections.get(section, ""):
+            yield Problem("protos/status.proto", number, f"docs/status-fields.md lacks {(message or field).group(1)} of {section}")
 
 
 def places_of(text):

@@ -4,7 +4,7 @@
 
 #include "absl/strings/ascii.h"
 #include "common/job/job_file.h"
-#include "images/formats/formats.h"
+#include "images/formats/data_requests.h"
 #include "tests/images/test_data.h"
 #include "worker/settings/container.h"
 #include "worker/settings/job_config.h"

@@ -2,6 +2,9 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "absl/algorithm/container.h"
+#include "figure_options.pb.h"
 #include "worker/life/trainer_metrics.h"
 #include "worker/scheduler_link/scheduler_wire.h"
 
@@ -100,6 +103,16 @@ TEST(ProgressBoard, FiguresReachTheReportAndTheSeries) {
         "slackline_worker_staleness_versions 5", "slackline_worker_clock_steps 7",
         "slackline_worker_gradient_norm 1.5"}) {
     EXPECT_THAT(text, testing::HasSubstr(std::string(line) + "\n"));
+  }
+}
+
+TEST(ProgressBoard, EveryFigureWithASeriesIsTakenFromSteps) {
+  const google::protobuf::Descriptor& report = *wire::WorkerProgress::descriptor();
+  for (int i = 0; i < report.field_count(); ++i) {
+    const google::protobuf::FieldDescriptor& field = *report.field(i);
+    if (!field.options().HasExtension(wire::series)) continue;
+    EXPECT_TRUE(absl::c_any_of(kFigures, [&](const StepFigure& figure) { return figure.name == field.name(); }))
+        << field.name() << " has a series, and no row in kFigures";
   }
 }
 

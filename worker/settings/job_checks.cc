@@ -4,7 +4,7 @@
 
 #include "common/job/job_file.h"
 #include "common/job/job_kinds.h"
-#include "images/formats/formats.h"
+#include "images/formats/data_requests.h"
 #include "images/pictures/form.h"
 #include "worker/model/layout.h"
 #include "worker/model/stage_plan.h"

@@ -1,4 +1,4 @@
-#include "scheduler/status/page_data.h"
+#include "scheduler/status/settings_and_logs.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>

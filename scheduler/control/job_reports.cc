@@ -1,4 +1,4 @@
-#include "scheduler/control/job_figures.h"
+#include "scheduler/control/job_reports.h"
 
 #include <algorithm>
 #include <optional>
