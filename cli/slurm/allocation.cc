@@ -4,6 +4,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 
 namespace slackline::cli::slurm {
 namespace {
@@ -36,8 +37,8 @@ absl::StatusOr<Allocation> ReadAllocation(const Environment& environment) {
   status.Update(ReadNumber(environment, "SLURM_RESTART_COUNT", allocation.restarts));
   status.Update(ReadNumber(environment, "SLURM_HET_SIZE", allocation.components));
   const std::string array = environment("SLURM_ARRAY_JOB_ID");
-  allocation.name =
-      array.empty() ? absl::StrCat(allocation.job) : absl::StrCat(array, "_", environment("SLURM_ARRAY_TASK_ID"));
+  if (!array.empty()) allocation.task = environment("SLURM_ARRAY_TASK_ID");
+  allocation.name = array.empty() ? absl::StrCat(allocation.job) : absl::StrCat(array, "_", allocation.task);
   if (allocation.components <= 1) {
     allocation.components = 1;
     status.Update(ReadNumber(environment, "SLURM_JOB_NUM_NODES", allocation.nodes));
@@ -52,6 +53,12 @@ absl::StatusOr<Allocation> ReadAllocation(const Environment& environment) {
     return absl::InvalidArgumentError("SLURM_JOB_NUM_NODES: found no number of nodes; SLURM sets it in a batch script");
   }
   return allocation;
+}
+
+std::vector<std::string> SettingsOfTask(std::vector<std::string> overrides, const std::string& task) {
+  if (task.empty()) return overrides;
+  for (std::string& setting : overrides) absl::StrReplaceAll({{"%a", task}}, &setting);
+  return overrides;
 }
 
 absl::StatusOr<TaskPlace> ReadTaskPlace(const Environment& environment) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 
@@ -20,6 +21,8 @@ struct Allocation {
   uint64_t job = 0;
   // Name of the job as people write it: "123", or "120_3" in an array.
   std::string name;
+  // Number of the task in its array; empty outside of arrays.
+  std::string task;
   // Number of times that the job was requeued.
   uint32_t restarts = 0;
   // Number of nodes of all components.
@@ -31,6 +34,10 @@ struct Allocation {
 //   kFailedPrecondition  not in an allocation
 //   kInvalidArgument     a variable is not what SLURM sets
 absl::StatusOr<Allocation> ReadAllocation(const Environment& environment);
+
+// Returns settings of a task of an array, with the task's number in place of each `%a`. Outside of arrays (`task` is
+// empty) they stay as they are.
+std::vector<std::string> SettingsOfTask(std::vector<std::string> overrides, const std::string& task);
 
 // Node and resources of a task of a step.
 struct TaskPlace {

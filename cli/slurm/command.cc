@@ -39,7 +39,8 @@ const HelpText kSubmitHelp = {.example = kSubmitExample,
                               .examples =
                                   "slackline slurm submit job.yaml --interface ib0 -- --nodes=4 --time=1:00:00\n"
                                   "slackline slurm submit job.yaml --script train.py -- --nodes=4\n"
-                                  "slackline slurm submit job.yaml -- --nodes=2 : --nodes=8 --gpus-per-node=4"};
+                                  "slackline slurm submit job.yaml -- --nodes=2 : --nodes=8 --gpus-per-node=4\n"
+                                  "slackline slurm submit job.yaml --set seed=%a -- --array=1-5"};
 
 const HelpText kRunHelp = {.example = "slackline slurm run job.yaml",
                            .most_used = "--set --run-folder --resume",

@@ -278,6 +278,11 @@ class Attempt {
     if (local || security.mode() != job::Security::NONE || security.insecure()) return absl::OkStatus();
     security.set_mode(job::Security::TLS);
     security.set_folder(folder_path_ / "submit" / "credentials");
+    // A job that asked for no protection is not refused for what this one does not cover.
+    if (job_.data().cache().peers()) {
+      Say("images go from node to node as plain text (data.cache.peers)");
+      job_.mutable_data()->mutable_cache()->set_peers_in_clear(true);
+    }
     std::error_code error;
     if (fs::exists(security.folder(), error)) return absl::OkStatus();
     Say(absl::StrCat("makes certificates for the connections between the nodes, in ", security.folder()));
@@ -454,7 +459,9 @@ int Launch(const LaunchOptions& options) {
   }
   const absl::StatusOr<Allocation> allocation = ReadAllocation(ProcessEnvironment());
   if (!allocation.ok()) return ComplainOfWrongUse(allocation.status());
-  return Attempt(options, *allocation, signals).Execute();
+  LaunchOptions own = options;
+  own.overrides = SettingsOfTask(options.overrides, allocation->task);
+  return Attempt(own, *allocation, signals).Execute();
 }
 
 }  // namespace slackline::cli::slurm

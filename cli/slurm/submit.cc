@@ -1,8 +1,10 @@
 #include "cli/slurm/submit.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
+#include <iterator>
 #include <optional>
 #include <system_error>
 
@@ -10,6 +12,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "cli/base/complain.h"
 #include "cli/base/replace_file.h"
@@ -17,6 +21,7 @@
 #include "cli/run/run_checks.h"
 #include "cli/run/run_folder.h"
 #include "cli/run/slurm_queue.h"
+#include "cli/slurm/allocation.h"
 #include "cli/slurm/launch.h"
 #include "cli/slurm/slurm_programs.h"
 #include "common/job/job_file.h"
@@ -48,13 +53,7 @@ std::vector<std::string> ScriptFlags(const ScriptOptions& script) {
   return flags;
 }
 
-bool IsArray(const std::vector<std::string>& sbatch) {
-  for (const std::string& argument : sbatch) {
-    if (argument == ":") return false;
-    if (absl::StartsWith(argument, "--array") || absl::StartsWith(argument, "-a")) return true;
-  }
-  return false;
-}
+bool IsArray(const std::vector<std::string>& sbatch) { return !FirstTask(sbatch).empty(); }
 
 // The components after the first get no #SBATCH lines of the script.
 std::vector<std::string> ForAllComponents(const std::vector<std::string>& sbatch) {
@@ -80,6 +79,18 @@ absl::Status CheckOver(const fs::path& run, const job::Job& job) {
 }
 
 }  // namespace
+
+std::string FirstTask(const std::vector<std::string>& sbatch) {
+  for (auto argument = sbatch.begin(); argument != sbatch.end() && *argument != ":"; ++argument) {
+    absl::string_view tasks = *argument;
+    if (!absl::ConsumePrefix(&tasks, "--array") && !absl::ConsumePrefix(&tasks, "-a")) continue;
+    if (tasks.empty() && std::next(argument) != sbatch.end()) tasks = *std::next(argument);
+    absl::ConsumePrefix(&tasks, "=");
+    const size_t digits = std::min(tasks.find_first_not_of("0123456789"), tasks.size());
+    return digits == 0 ? "0" : std::string(tasks.substr(0, digits));
+  }
+  return "";
+}
 
 std::string BatchScript(const SubmitOptions& options, const std::string& name, const std::string& program,
                         const std::string& folder) {
@@ -127,7 +138,8 @@ int Submit(const SubmitOptions& options) {
   const absl::StatusOr<std::vector<std::string>> script =
       options.resume ? CommandToGoOn(options.script, options.run_folder) : CommandOf(options.script);
   if (!script.ok()) return ComplainOfWrongUse(script.status());
-  std::vector<std::string> overrides = options.overrides;
+  // Tasks of an array replace those of the first by their own.
+  std::vector<std::string> overrides = SettingsOfTask(options.overrides, FirstTask(options.sbatch));
   const absl::StatusOr<job::Job> job =
       ReadJobOfWorkers(*script, options.resume ? options.run_folder + "/job.yaml" : options.job_file, overrides);
   if (!job.ok()) return Complain(absl::InvalidArgumentError(job.status().message()));

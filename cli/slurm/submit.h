@@ -32,6 +32,9 @@ struct SubmitOptions {
 // Submits the job. Returns the exit code.
 int Submit(const SubmitOptions& options);
 
+// Returns the number of the array's first task in options for sbatch; empty if they ask for no array.
+std::string FirstTask(const std::vector<std::string>& sbatch);
+
 // Returns the text of the batch script. `program` is the path of this program, `folder` the run folder.
 std::string BatchScript(const SubmitOptions& options, const std::string& name, const std::string& program,
                         const std::string& folder);

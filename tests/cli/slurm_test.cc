@@ -4,6 +4,8 @@
 #include <fstream>
 #include <map>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -17,6 +19,7 @@
 namespace slackline::cli::slurm::slurm_test {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -41,6 +44,8 @@ TEST(Allocation, IsReadFromWhatSlurmSets) {
                                           {"SLURM_ARRAY_JOB_ID", "17"},
                                           {"SLURM_ARRAY_TASK_ID", "3"}}));
   EXPECT_EQ(array->name, "17_3");
+  EXPECT_EQ(array->task, "3");
+  EXPECT_EQ(plain->task, "");
 }
 
 TEST(Allocation, OfSeveralComponentsCountsAllNodes) {
@@ -197,6 +202,23 @@ TEST(Placement, ReadsWhatSlurmWrites) {
   EXPECT_EQ(ParseLeafSwitches("SwitchName=leaf1 Level=0 LinkSpeed=1 Nodes=n[1-2] Switches=\n"
                               "SwitchName=spine Level=1 LinkSpeed=1 Nodes=n[1-4] Switches=leaf[1-2]\n\n"),
             (std::map<std::string, std::string>{{"leaf1", "n[1-2]"}}));
+}
+
+TEST(BatchScript, TasksOfAnArrayHaveSettingsWithTheirNumbers) {
+  const std::vector<std::string> settings = {"seed=%a", "data.path=part-%a/of-%a", "name=100%"};
+  EXPECT_THAT(SettingsOfTask(settings, "12"), ElementsAre("seed=12", "data.path=part-12/of-12", "name=100%"));
+  EXPECT_EQ(SettingsOfTask(settings, ""), settings);
+  const std::vector<std::pair<std::vector<std::string>, std::string>> firsts = {{{"--nodes=2", "--array=7,9"}, "7"},
+                                                                                {{"--array", "10-20%2"}, "10"},
+                                                                                {{"-a3"}, "3"},
+                                                                                {{"-a", "4"}, "4"},
+                                                                                {{"--nodes=2"}, ""},
+                                                                                {{"--nodes=2", ":", "-a3"}, ""}};
+  for (const auto& [sbatch, first] : firsts) EXPECT_EQ(FirstTask(sbatch), first);
+  SubmitOptions options;
+  options.overrides = {"seed=%a"};
+  options.sbatch = {"--array=1-5"};
+  EXPECT_THAT(BatchScript(options, "job", "/opt/slackline", "/runs/a"), HasSubstr("--set 'seed=%a'"));
 }
 
 TEST(BatchScript, SaysAllThatSbatchMustKnow) {

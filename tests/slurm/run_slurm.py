@@ -417,8 +417,10 @@ class Slurm(unittest.TestCase):
         self.assertEqual([len(node["workers"]) for node in others], [1, 1])
 
     def test_tasks_of_an_array_have_folders_of_their_own(self):
-        job = self.submit("--set", "training.epochs=1", sbatch=("--nodes=2", "--time=10", "--array=3,5"))
+        job = self.submit("--set", "training.epochs=1", "--set", "seed=%a", sbatch=("--nodes=2", "--time=10", "--array=3,5"))
         self.wait_for("both", lambda: all((job.folder / task / "model.safetensors").exists() for task in "35"), 240, job)
+        for task in "35":
+            self.assertIn(f"\nseed: {task}\n", (job.folder / task / "job.yaml").read_text())
 
     def test_a_preempted_task_of_an_array_goes_on_with_its_backups(self):
         array = self.submit("--set", "durability.mode=replicated", yaml=self.epochs(100000), sbatch=("--nodes=4", "--time=10", "--array=7"))
