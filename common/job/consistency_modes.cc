@@ -13,11 +13,18 @@ constexpr ModeFacts kModes[] = {
     {.mode = ConsistencyMode::kQuorum, .name = "quorum", .has_quorum = true, .synchronous = true},
 };
 
+constexpr ModeFacts kQuorumThatCountsLate = {.mode = ConsistencyMode::kQuorum,
+                                             .name = "quorum with consistency.late: count",
+                                             .has_quorum = true,
+                                             .synchronous = true,
+                                             .answers_first = true};
+
 }  // namespace
 
 absl::Span<const ModeFacts> AllModes() { return kModes; }
 
-const ModeFacts& FactsOf(ConsistencyMode mode) {
+const ModeFacts& FactsOf(ConsistencyMode mode, bool counts_late) {
+  if (counts_late && mode == ConsistencyMode::kQuorum) return kQuorumThatCountsLate;
   const ModeFacts* found = nullptr;
   for (const ModeFacts& facts : kModes) {
     if (facts.mode == mode) found = &facts;

@@ -21,7 +21,7 @@ struct ModeFacts {
   bool has_groups = false;
   // True if quorum and quorum_deadline_ms say when a step is complete.
   bool has_quorum = false;
-  // True if a step is the mean of gradients of its weights, so that none is stale.
+  // True if a step is the mean of gradients of its weights, so that none is stale unless consistency.late lets it in.
   bool synchronous = false;
   // True if no worker goes on for long without the slowest.
   bool waits_for_slowest = false;
@@ -39,6 +39,7 @@ struct ModeFacts {
 // Returns all entries, in the order in which messages name modes.
 absl::Span<const ModeFacts> AllModes();
 // Returns the entry of a mode. Requires: it has one.
-const ModeFacts& FactsOf(ConsistencyMode mode);
+// `counts_late`: whether pushes that come too late for their step are part of the next one (consistency.late).
+const ModeFacts& FactsOf(ConsistencyMode mode, bool counts_late = false);
 
 }  // namespace slackline

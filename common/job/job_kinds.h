@@ -34,7 +34,7 @@ inline const OptimizerFacts& FactsOf(const job::Local& local) {
 }
 
 inline const ModeFacts& FactsOf(const job::Consistency& consistency) {
-  return FactsOf(static_cast<ConsistencyMode>(consistency.mode()));
+  return FactsOf(static_cast<ConsistencyMode>(consistency.mode()), consistency.late() == job::Consistency::COUNT);
 }
 
 // Returns whether workers are scripts, with a model and data of their own.

@@ -195,7 +195,7 @@ absl::Status Engine::Hello(const HelloEvent& hello, Actions& actions) {
     worker->answers.clear();
     actions.push_back(LostAction{hello.sender, lost_from, claimed});
   }
-  DiscardLate(hello.sender.worker, *worker, actions);
+  AnswerLate(hello.sender.worker, *worker, actions);
   Settle(actions);
   return absl::OkStatus();
 }

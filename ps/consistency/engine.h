@@ -19,12 +19,15 @@
 //   quorum    The open step takes pushes whose base is the shard's version, one per worker. The step is applied when
 //             ceil(quorum x live workers) pushes are there, or at the first Tick() that is at least quorum_deadline
 //             after its first push (Chen et al., "Revisiting Distributed Synchronous SGD", 2016). Other pushes are
-//             late: they are discarded when their turn comes. A second push of a worker from the same base waits for
-//             the answer to the first and is late then. A pull waits only for the worker's own pushes. Shards may
-//             choose different sets of pushes. A worker whose push was discarded here may then wait for a step of
-//             another shard, while that shard waits for a worker whose push is held here. If all missing pushes are
-//             those of workers whose push was discarded here, the step is applied without them, standstill_after its
-//             first push.
+//             late: they are discarded when their turn comes, unless count_late is set. A second push of a worker from
+//             the same base waits for the answer to the first and is late then. A pull waits only for the worker's own
+//             pushes. Shards may choose different sets of pushes. A worker whose push was discarded here may then wait
+//             for a step of another shard, while that shard waits for a worker whose push is held here. If all missing
+//             pushes are those of workers whose push was discarded here, the step is applied without them,
+//             standstill_after its first push. With count_late, late pushes are answered on arrival and are part of the
+//             next step of other pushes, which does not become complete by them. In its mean each of them weighs 1 / (1
+//             + staleness) of what it would weigh on time, and the learning rate falls by the weighted mean of these
+//             factors (Xie et al., "Asynchronous Federated Optimization", 2019, polynomial with a = 1).
 //
 // Weighting: bsp, softsync and quorum apply the mean of a step's pushes, weighted by samples or not. async and ssp
 // apply each push alone, and scale the learning rate by samples / samples_nominal or not. With staleness_lr inverse
@@ -94,8 +97,10 @@ struct EngineConfig {
   double quorum = 0.75;
   // quorum only: time after a step's first push when the step is applied with fewer pushes; 0 means never.
   absl::Duration quorum_deadline;
-  // quorum only: time after a step's first push when the step is applied without the missing pushes, if all missing
-  // workers had their last push discarded here.
+  // quorum only: true if late pushes are part of the next step instead of being discarded.
+  bool count_late = false;
+  // quorum only: time after a step's first push when the step is applied without the missing pushes, if the last push
+  // of all missing workers was late here.
   absl::Duration standstill_after = absl::Milliseconds(4800);
   Weighting weighting = Weighting::kSamples;
   StalenessLr staleness_lr = StalenessLr::kNone;
@@ -280,7 +285,7 @@ class Engine {
   void ApplyAlone(const PushEvent& push, Worker& worker, Actions& actions);
   // Returns the step for the mean of these pushes, and moves the shard to its next version.
   ApplyAction Mean(const std::vector<Taken>& pushes, double average_rate);
-  // Applies the mean of these held pushes as one step, and answers them.
+  // Applies the mean of these held pushes, and of accepted late ones, as one step. Answers the held ones.
   void ApplyHeld(const std::vector<Taken>& pushes, double average_rate, Actions& actions);
   bool SettleBspStep(Actions& actions);
   // softsync only.
@@ -295,12 +300,15 @@ class Engine {
   size_t OpenStepSize() const { return workers_.size() - missing_.size(); }
   std::vector<Taken> OpenStep() const;
   bool Late(const HeldPush& push) const;
-  void DiscardLate(WorkerId id, Worker& worker, Actions& actions);
+  // Discards or accepts the worker's next pushes that are late.
+  void AnswerLate(WorkerId id, Worker& worker, Actions& actions);
   // Returns true if the open step has waited for as long as it may.
   bool Overdue(absl::Time now) const;
   void ApplyOpenStep(Actions& actions);
 
+  // Factors for the learning rate of a stale push, and for its weight in a mean.
   double LrFactor(uint64_t staleness) const;
+  double MeanFactor(uint64_t staleness) const;
   uint64_t Staleness(const Version& base) const;
   // Gives the worker's next push its final answer, and removes it from the held pushes.
   void Finish(const Sender& sender, Worker& worker, const Answer& answer, Actions& actions);
@@ -326,7 +334,7 @@ class Engine {
   NormMedian norms_;  // norms of whole gradients, reported by workers
   NormMedian part_norms_;
 
-  std::deque<Taken> accepted_;              // softsync: answered but not applied, oldest first
+  std::deque<Taken> accepted_;              // softsync, and late ones of quorum: answered but not applied, oldest first
   std::map<Sender, WorkerClock> restored_;  // workers of the snapshot, until the scheduler names the members
 };
 

@@ -27,7 +27,7 @@ void Engine::Take(const PushEvent& push, Worker& worker, Actions& actions) {
     Change change(*this, push.sender.worker, worker);
     worker.held[push.sequence] = {push.base, push.samples, push.at};
   }
-  DiscardLate(push.sender.worker, worker, actions);
+  AnswerLate(push.sender.worker, worker, actions);
 }
 
 uint64_t Engine::Staleness(const Version& base) const {
@@ -38,6 +38,11 @@ uint64_t Engine::Staleness(const Version& base) const {
 double Engine::LrFactor(uint64_t staleness) const {
   if (config_.staleness_lr == StalenessLr::kNone) return 1;
   return 1 / static_cast<double>(std::max<uint64_t>(1, staleness));
+}
+
+double Engine::MeanFactor(uint64_t staleness) const {
+  if (config_.mode == Mode::kSoftsync) return LrFactor(staleness);
+  return 1 / static_cast<double>(1 + staleness);
 }
 
 void Engine::Finish(const Sender& sender, Worker& worker, const Answer& answer, Actions& actions) {
@@ -73,7 +78,8 @@ void Engine::ApplyAlone(const PushEvent& push, Worker& worker, Actions& actions)
 
 ApplyAction Engine::Mean(const std::vector<Taken>& pushes, double average_rate) {
   SLACKLINE_CHECK(!pushes.empty());
-  const bool slowed = config_.mode == Mode::kSoftsync && config_.staleness_lr == StalenessLr::kInverse;
+  const bool slowed = (config_.mode == Mode::kSoftsync && config_.staleness_lr == StalenessLr::kInverse) ||
+                      (config_.mode == Mode::kQuorum && config_.count_late);
   ApplyAction apply;
   apply.samples = 0;
   for (const Taken& push : pushes) apply.samples += push.samples;
@@ -83,7 +89,7 @@ ApplyAction Engine::Mean(const std::vector<Taken>& pushes, double average_rate) 
     double weight = config_.weighting == Weighting::kUniform
                         ? 1 / static_cast<double>(pushes.size())
                         : static_cast<double>(push.samples) / static_cast<double>(apply.samples);
-    if (slowed) weight *= LrFactor(staleness);
+    if (slowed) weight *= MeanFactor(staleness);
     kept += weight;
     apply.parts.push_back({push.push, weight, push.samples, staleness, push.base});
   }
@@ -102,9 +108,13 @@ ApplyAction Engine::Mean(const std::vector<Taken>& pushes, double average_rate) 
 }
 
 void Engine::ApplyHeld(const std::vector<Taken>& pushes, double average_rate, Actions& actions) {
-  const ApplyAction apply = Mean(pushes, average_rate);
+  std::vector<Taken> all = pushes;
+  all.insert(all.end(), accepted_.begin(), accepted_.end());
+  accepted_.clear();
+  const ApplyAction apply = Mean(all, average_rate);
   actions.push_back(apply);
-  for (const ApplyAction::Part& part : apply.parts) {
+  for (size_t i = 0; i < pushes.size(); ++i) {
+    const ApplyAction::Part& part = apply.parts[i];
     Finish(part.push.sender, *Find(part.push.sender),
            {part.push.sequence, Outcome::kApplied, DiscardReason::kNone, version_, part.staleness}, actions);
   }
@@ -172,26 +182,33 @@ std::vector<Engine::Taken> Engine::OpenStep() const {
 
 bool Engine::Late(const HeldPush& push) const { return config_.mode == Mode::kQuorum && push.base != version_; }
 
-// A push whose turn it is belongs to the open step or to none.
-void Engine::DiscardLate(WorkerId id, Worker& worker, Actions& actions) {
+// A push whose turn it is belongs to the open step, or is answered.
+void Engine::AnswerLate(WorkerId id, Worker& worker, Actions& actions) {
   const Sender sender{id, worker.incarnation};
   while (!worker.held.empty() && Late(worker.held.begin()->second)) {
-    const Sequence sequence = worker.held.begin()->first;
-    actions.push_back(DropAction{{sender, sequence}});
-    Finish(sender, worker, {sequence, Outcome::kDiscarded, DiscardReason::kLate, version_, 0}, actions);
+    const auto [sequence, push] = *worker.held.begin();
+    if (config_.count_late) {
+      accepted_.push_back({{sender, sequence}, push.base, push.samples});
+      const uint64_t staleness = Staleness(push.base);
+      Finish(sender, worker, {sequence, Outcome::kApplied, DiscardReason::kNone, version_, staleness}, actions);
+    } else {
+      actions.push_back(DropAction{{sender, sequence}});
+      Finish(sender, worker, {sequence, Outcome::kDiscarded, DiscardReason::kLate, version_, 0}, actions);
+    }
   }
 }
 
 bool Engine::Overdue(absl::Time now) const {
   if (config_.mode != Mode::kQuorum || OpenStepSize() == 0) return false;
   absl::Time first = absl::InfiniteFuture();
-  bool awaited = false;  // is anybody who was not discarded, or goes on all the same
+  bool awaited = false;  // is anybody whose last push was not late, or who goes on all the same
   for (const auto& [id, worker] : workers_) {
     if (!worker.held.empty()) {
       first = std::min(first, worker.held.begin()->second.at);
     } else {
-      awaited = awaited || worker.answers.empty() || worker.answers.back().outcome == Outcome::kApplied ||
-                worker.answers.back().reason == DiscardReason::kOutlier;
+      const Answer last = worker.answers.empty() ? Answer() : worker.answers.back();
+      const bool late = last.staleness > 0 || last.reason == DiscardReason::kLate;
+      awaited = awaited || !(late || last.reason == DiscardReason::kLineage);
     }
   }
   if (config_.quorum_deadline > absl::ZeroDuration() && now >= first + config_.quorum_deadline) return true;
@@ -201,7 +218,7 @@ bool Engine::Overdue(absl::Time now) const {
 void Engine::ApplyOpenStep(Actions& actions) {
   const std::vector<Taken> pushes = OpenStep();
   ApplyHeld(pushes, static_cast<double>(pushes.size()) / static_cast<double>(workers_.size()), actions);
-  for (auto& [id, worker] : workers_) DiscardLate(id, worker, actions);
+  for (auto& [id, worker] : workers_) AnswerLate(id, worker, actions);
 }
 
 }  // namespace slackline::ps

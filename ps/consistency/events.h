@@ -31,7 +31,8 @@ struct Answer {
   DiscardReason reason = DiscardReason::kNone;
   // Version of the shard after the decision.
   Version version;
-  // Staleness of the push in versions; 0 if discarded. In softsync, the staleness at acceptance.
+  // Staleness of the push in versions; 0 if discarded. For pushes that are answered before their step, the staleness at
+  // acceptance.
   uint64_t staleness = 0;
 
   friend bool operator==(const Answer&, const Answer&) = default;

@@ -211,7 +211,7 @@ void ShardHost::Push(const Caller& caller, const wire::PushChunk& chunk, rpc::Pa
 }
 
 bool ShardHost::CopiesPushes() const {
-  const bool kept_after_answer = FactsOf(config_.engine.mode).answers_first;
+  const bool kept_after_answer = FactsOf(config_.engine.mode, config_.engine.count_late).answers_first;
   const bool measured_first = config_.engine.outlier_factor > 0;
   const bool sent_to_backup = journal_ != nullptr && journal_->Follows(config_.shard);
   return kept_after_answer || measured_first || sent_to_backup;

@@ -17,6 +17,7 @@ EngineConfig MakeEngineConfig(const job::Job& job, const Timeouts& timeouts, uin
   config.softsync_n = consistency.softsync_n();
   config.quorum = consistency.quorum();
   config.quorum_deadline = absl::Milliseconds(consistency.quorum_deadline_ms());
+  config.count_late = consistency.late() == job::Consistency::COUNT;
   if (consistency.weighting() == job::Consistency::UNIFORM) config.weighting = Weighting::kUniform;
   if (consistency.staleness_lr() == job::Consistency::INVERSE) config.staleness_lr = StalenessLr::kInverse;
   config.samples_nominal = SamplesOfPush(job, samples_per_epoch);

@@ -149,11 +149,16 @@ TEST_F(SoftsyncTest, AWorkerNeverHeardOfBeginsAnewAfterARestore) {
 
 class QuorumTest : public EngineTest {
  protected:
-  void Start(double quorum, std::vector<Sender> members, absl::Duration deadline = absl::ZeroDuration()) {
+  void Start(double quorum, std::vector<Sender> members, absl::Duration deadline = absl::ZeroDuration(),
+             bool count_late = false) {
     EngineConfig config = Config(Mode::kQuorum);
     config.quorum = quorum;
     config.quorum_deadline = deadline;
+    config.count_late = count_late;
     EngineTest::Start(config, std::move(members));
+  }
+  void StartCountingLate(double quorum, std::vector<Sender> members) {
+    Start(quorum, std::move(members), absl::ZeroDuration(), /*count_late=*/true);
   }
 };
 
@@ -294,6 +299,48 @@ TEST_F(QuorumTest, EarlierStatesServeNobody) {
   Push(B(), 1);
   EXPECT_FALSE(engine_->MayServe({{Lineage(1), 1}, Clock64(1)}, A(), Clock64(1))) << "its next push would be late";
   EXPECT_TRUE(engine_->MayServe({{Lineage(1), 2}, Clock64(1)}, A(), Clock64(1)));
+}
+
+TEST_F(QuorumTest, ALatePushThatCountsIsAnsweredAtOnceAndWeighsLessInTheNextStep) {
+  StartCountingLate(0.5, {A(), B()});
+  Push(A(), 1);
+  Pull(B(), 1, 1);
+  EXPECT_THAT(Push(B(), 1, {Lineage(1), 0}), ElementsAre("answer 2:1 applied staleness 1", "serve 2 pull 1"));
+  EXPECT_EQ(engine_->held_pushes(), 1u);
+  // A half of what it would weigh on time; the whole step is three quarters of one.
+  EXPECT_THAT(Push(A(), 2), ElementsAre("apply 1:2*0.666667 2:1*0.333333~1 lr*0.75 average*0.5 -> 1.2",
+                                        "answer 1:2 applied staleness 0"));
+  EXPECT_EQ(engine_->held_pushes(), 0u);
+  EXPECT_EQ(engine_->samples_applied(), 12u);
+}
+
+TEST_F(QuorumTest, LatePushesThatCountCompleteNoStep) {
+  StartCountingLate(0.75, {A(), B(), C(), D()});
+  for (const Sender& sender : {A(), B(), C(), D()}) Push(sender, 1, {Lineage(1), 0});  // the last one is late
+  Push(A(), 2);
+  Push(B(), 2);
+  EXPECT_EQ(engine_->version().number, 1u);
+  EXPECT_THAT(Push(D(), 2)[0], HasSubstr("apply 1:2*0.285714 2:2*0.285714 4:2*0.285714 4:1*0.142857~1 lr*0.875"));
+}
+
+TEST_F(QuorumTest, DoesNotWaitForeverForThoseWhoseLatePushesCount) {
+  StartCountingLate(0.75, {A(), B(), C()});
+  for (const Sender& sender : {A(), B(), C()}) Push(sender, 1, {Lineage(1), 0});
+  Push(A(), 2);
+  for (const Sender& sender : {B(), C()}) Push(sender, 2, {Lineage(1), 0});  // late
+  EXPECT_THAT(After(absl::Milliseconds(4799)), IsEmpty());
+  EXPECT_THAT(After(absl::Milliseconds(1)), ElementsAre(HasSubstr("apply 1:2*0.5 2:2*0.25~1 3:2*0.25~1 lr*0.666667"),
+                                                        "answer 1:2 applied staleness 0"));
+}
+
+TEST_F(QuorumTest, LatePushesThatCountAreAppliedWhenAllHaveLeftAndNoSnapshotAnswersForThem) {
+  StartCountingLate(0.5, {A(), B()});
+  Push(A(), 1);
+  Push(B(), 1, {Lineage(1), 0});
+  const EngineState state = engine_->Snapshot();
+  ASSERT_EQ(state.workers.size(), 2u);
+  EXPECT_EQ(state.workers[1].clock, Clock64(0)) << "its push is in no weights yet: a restore reports it as lost";
+  EXPECT_THAT(Members(2, {}), ElementsAre("apply 2:1*1~1 lr*0.5 average*0.5 -> 1.2"));
 }
 
 class WeightingTest : public EngineTest {

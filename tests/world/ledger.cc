@@ -83,8 +83,7 @@ void Ledger::Answered(const Sender& sender, const wire::PushAnswer& answer, Life
                            ", and a copy has taken over without it"));
   }
   const auto held = held_.find({server, shard});
-  const bool soft = job_.consistency().mode() == job::Consistency::SOFTSYNC;
-  if (held == held_.end() || (soft && applied)) return;
+  if (held == held_.end() || (answers_first() && applied)) return;
   if (applied != (held->second.weights[slot] != 0)) {
     violated_(absl::StrCat(Name(*push), " was answered as ", applied ? "applied" : "discarded", " by shard ",
                            shard.value(), ", whose weights ", applied ? "lack" : "have", " it at version ",
@@ -132,7 +131,7 @@ void Ledger::Pulled(const Sender& sender, ShardId shard, const Version& version,
     violated_(absl::StrCat(what, " is called version ", ToString(version), ", and is not what that was"));
   }
   const auto slots = slots_.find(sender);
-  if (slots == slots_.end() || job_.consistency().mode() == job::Consistency::SOFTSYNC) return;
+  if (slots == slots_.end() || answers_first()) return;
   for (const auto& [sequence, slot] : slots->second) {
     const OfShard& own = pushes_[slot - 1].shards[shard.value()];
     // What a copy has goes over into its lineage.
@@ -151,7 +150,10 @@ void Ledger::CheckSteps(const std::string& what, const Version& version, absl::S
   double sum = 0;
   for (size_t slot = 1; slot < weights.size(); ++slot) sum += weights[slot];
   const auto steps = static_cast<double>(version.number);
-  if (std::abs(sum - steps) < kRounding && std::abs(weights[0] - steps) < kRounding) return;
+  const bool counted = std::abs(weights[0] - sum) < kRounding && sum < steps + kRounding;
+  // A step with late pushes is a smaller one.
+  const bool whole = sum > steps - kRounding || job_.consistency().late() == job::Consistency::COUNT;
+  if (counted && whole) return;
   violated_(absl::StrCat(what, " is called version ", ToString(version), ", and has pushes for ", sum,
                          " steps and counts ", weights[0], ": it is no version"));
 }
@@ -267,7 +269,7 @@ void Ledger::CheckStep(ShardId shard, const Held& before, const Version& version
     } else if (!base || base->lineage != version.lineage) {
       violated_(absl::StrCat(what, " with ", Name(push), ", computed from ", base ? ToString(*base) : "nothing",
                              ", which is not in its history"));
-    } else if (mode == job::Consistency::QUORUM && one && base->number != before.version.number) {
+    } else if (mode == job::Consistency::QUORUM && !answers_first() && one && base->number != before.version.number) {
       violated_(absl::StrCat(what, " with ", Name(push), ", which is late: computed from ", ToString(*base)));
     } else if (alone && std::abs(weights[slot] - 1) > kRounding) {
       violated_(absl::StrCat(what, " with ", Name(push), " counted as ", weights[slot]));
@@ -356,7 +358,6 @@ uint64_t Ledger::LostBy(ShardId shard, size_t slot, uint64_t had, uint64_t last)
 }
 
 void Ledger::Final(LifeId server, ShardId shard, absl::Span<const float> weights, bool deserted) {
-  const bool soft = job_.consistency().mode() == job::Consistency::SOFTSYNC;
   for (const Push& push : pushes_) {
     const OfShard& known = push.shards[shard.value()];
     if (!known.answered || !known.applied) continue;
@@ -370,8 +371,9 @@ void Ledger::Final(LifeId server, ShardId shard, absl::Span<const float> weights
     const auto greeted = greeted_.find({push.sender, shard});
     const uint64_t lost_by = LostBy(shard, slot, known.turn, TurnOf(server, shard));
     if (lost_by == 0) {
-      // What softsync has accepted is applied when its group is full, or when all workers are gone.
-      if (!soft || deserted) violated_(absl::StrCat(what, " and is not there, though nothing was restored since"));
+      // Pushes that were answered first are applied when their step is full, or when all workers are gone.
+      if (!answers_first() || deserted)
+        violated_(absl::StrCat(what, " and is not there, though nothing was restored since"));
     } else if (replicated()) {
       violated_(absl::StrCat(what, " and is not there, though there was a copy"));
     } else if (greeted != greeted_.end() && greeted->second.contains(lost_by)) {

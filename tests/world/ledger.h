@@ -17,6 +17,7 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
+#include "common/job/job_kinds.h"
 #include "job.pb.h"
 #include "parameter_server.pb.h"
 #include "ps/consistency/events.h"
@@ -123,6 +124,8 @@ class Ledger {
   void CheckStep(ShardId shard, const Held& before, const Version& version, absl::Span<const float> weights);
   void CheckFenced(const Sender& holder, const wire::RangeTask& range, uint64_t scheduler_life,
                    absl::Span<const LifeId> servers);
+  // True if a push may be answered before it is in a step.
+  bool answers_first() const { return FactsOf(job_.consistency()).answers_first; }
   bool replicated() const { return job_.durability().mode() == job::Durability::REPLICATED; }
   // Returns whether the shard had these weights at some time under an earlier lineage. If `copied`, a version that was
   // never looked at passes, as long as the shard went beyond it.
