@@ -16,7 +16,7 @@ namespace {
 const HelpText kPrepareHelp = {
     .example = "slackline prepare photographs prepared --size 64",
     .most_used = "--size --split --labels",
-    .groups = {{"Pixels", "--fit --grey --dtype"},
+    .groups = {{"Pixels", "--tile --fit --grey --dtype"},
                {"Splits", "--folds --fold --seed"},
                {"Work and files", "--jobs --shard-images --overwrite --quiet"},
                {"Check a result", "--verify"}},
@@ -36,6 +36,7 @@ const HelpText kPrepareHelp = {
         "slackline prepare photographs prepared --size 64 --grey\n"
         "slackline prepare cells prepared --labels cells/labels.csv --seed 7\n"
         "slackline prepare photographs prepared --split train=0.85,test=0.15\n"
+        "slackline prepare textures prepared --tile 64x64 --grey\n"
         "slackline prepare slides prepared --size 128 --grey --dtype float16\n"
         "slackline prepare /usr/share/datasets/fashion-mnist prepared\n"
         "slackline prepare --verify prepared"};
@@ -59,13 +60,19 @@ AddedCommand AddPrepare(CLI::App& app, const char* /*program*/) {
   command->add_option("SOURCE", options->source, "Folder of the images");
   command->add_option("OUT", options->folder, "Folder for the result, new or empty");
   command
-      ->add_option("--labels", options->label_file,
-                   "CSV file with the columns path (below SOURCE), label, and optionally split")
+      ->add_option(
+          "--labels", options->label_file,
+          "CSV file with the columns path (below SOURCE), label, and optionally split and source. Images of one "
+          "source stay in one split")
       ->type_name("FILE");
   command
       ->add_option(
           "--size", options->size,
           "Scale all images to this size. Default: the size of the first image; images of another size are skipped")
+      ->type_name("N|WxH");
+  command
+      ->add_option("--tile", options->tile,
+                   "Cut pictures into tiles of this size first; all tiles of a picture are in one split")
       ->type_name("N|WxH");
   command->add_option("--fit", options->fit, "Stretch images of another shape, or crop their middle")
       ->capture_default_str()

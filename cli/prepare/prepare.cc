@@ -41,10 +41,13 @@ using Json = nlohmann::ordered_json;
 using images::pictures::CsvField;
 using images::pictures::Fold;
 using images::pictures::Fractions;
+using images::pictures::Image;
 using images::pictures::kSplitNames;
 using images::pictures::kSplits;
 using images::pictures::MakeForm;
 using images::pictures::ParseFractions;
+using images::pictures::Size;
+using images::pictures::SizeOf;
 using images::pictures::SplitSamples;
 
 constexpr char kDefaultSplit[] = "train=0.8,validation=0.1,test=0.1";
@@ -163,7 +166,8 @@ std::string SettingsOf(const PrepareOptions& options, const Plan& plan, const So
                     {{"kind", std::string(NameOf(source.kind()))},
                      {"images", source.samples().size()},
                      {"xxh3", absl::StrFormat("%016x", source.Digest())}}}};
-  // Folders of before there was another one have none.
+  // Folders from before these settings existed have none.
+  if (!options.tile.empty()) settings["tile"] = options.tile;
   if (plan.type != images::PixelType::kUint8) settings[kTypeSetting] = std::string(images::NameOf(plan.type));
   return DumpJson(settings, 2) + "\n";
 }
@@ -175,6 +179,29 @@ absl::Status CheckClasses(const Source& source) {
         absl::StrCat("the name of class ", ValidText(name), " is no UTF-8; allowed are names in UTF-8"));
   }
   return absl::OkStatus();
+}
+
+uint32_t JobsOf(const PrepareOptions& options) {
+  return options.jobs > 0 ? options.jobs : std::max(1u, std::thread::hardware_concurrency());
+}
+
+// Looks at all pictures for their sizes.
+absl::Status CutIntoTiles(const PrepareOptions& options, Source& source) {
+  if (options.tile.empty()) return absl::OkStatus();
+  const absl::StatusOr<Size> tile = SizeOf({.size = options.tile, .size_key = "--tile"});
+  if (!tile.ok()) return tile.status();
+  std::vector<absl::StatusOr<Size>> sizes(source.samples().size(), absl::UnknownError("was not read"));
+  ProgressLine line(sizes.size(), options.quiet);
+  Decoders(JobsOf(options))
+      .Run(
+          sizes.size(),
+          [&](size_t i) {
+            const absl::StatusOr<Image> image = source.Read(source.samples()[i]);
+            sizes[i] = image.status();
+            if (image.ok()) sizes[i] = Size{.width = image->width, .height = image->height};
+          },
+          [&line](size_t done) { line.Show(done); });
+  return source.CutIntoTiles(*tile, sizes);
 }
 
 // What all shards together come to.
@@ -190,7 +217,7 @@ class Preparation {
 
   absl::StatusOr<Result> Run() {
     const auto splits = SplitSamples(source_, plan_.fractions, plan_.fold, plan_.seed);
-    Decoders decoders(options_.jobs > 0 ? options_.jobs : std::max(1u, std::thread::hardware_concurrency()));
+    Decoders decoders(JobsOf(options_));
     ShardMaker maker(source_, plan_.form, plan_.type, decoders);
     ProgressLine line(source_.samples().size(), options_.quiet);
     Result result;
@@ -320,10 +347,11 @@ void WarnOfEmptyClasses(const images::PreparedIndex& index) {
 }
 
 absl::Status Run(const PrepareOptions& options) {
-  const absl::StatusOr<Source> source = Source::Open(options.source, options.label_file);
+  absl::StatusOr<Source> source = Source::Open(options.source, options.label_file);
   if (!source.ok()) return source.status();
   if (absl::Status apart = CheckApart(options, *source); !apart.ok()) return apart;
   if (absl::Status classes = CheckClasses(*source); !classes.ok()) return classes;
+  if (absl::Status cut = CutIntoTiles(options, *source); !cut.ok()) return cut;
   const absl::StatusOr<Plan> plan = MakePlan(options, *source);
   if (!plan.ok()) return plan.status();
   const std::string settings = SettingsOf(options, *plan, *source);

@@ -11,6 +11,7 @@ struct PrepareOptions {
   std::string folder;
   std::string label_file;  // empty: none
   std::string size;        // "WxH", "N" or empty: size of the first image
+  std::string tile;        // "WxH" or "N": cut pictures into tiles of this size; empty: do not
   std::string fit = "stretch";
   bool grey = false;
   std::string dtype = "uint8";  // type of a pixel

@@ -66,11 +66,12 @@ absl::StatusOr<LabelTable> ParseLabels(absl::string_view text) {
   if (rows->empty())
     return absl::InvalidArgumentError("it is empty; the first row must name the columns path and label");
   const std::vector<std::string>& names = rows->front();
-  for (const char* name : {"path", "label", "split"}) {
+  for (const char* name : {"path", "label", "split", "source"}) {
     if (std::count(names.begin(), names.end(), name) <= 1) continue;
     return absl::InvalidArgumentError(absl::StrCat("the first row names the column ", name, " twice; allowed is once"));
   }
   const size_t path = ColumnOf(names, "path"), label = ColumnOf(names, "label"), split = ColumnOf(names, "split");
+  const size_t source = ColumnOf(names, "source");
   if (path == kNoColumn || label == kNoColumn) {
     return absl::InvalidArgumentError(
         absl::StrCat("the first row is '", absl::StrJoin(names, ","), "'; it must name the columns path and label"));
@@ -89,8 +90,10 @@ absl::StatusOr<LabelTable> ParseLabels(absl::string_view text) {
       return absl::InvalidArgumentError(
           absl::StrCat("row ", i + 1, " names ", fields[path], ", as row ", before->second, " does; allowed is once"));
     }
-    table.rows.push_back(
-        {.path = fields[path], .label = fields[label], .split = table.has_split ? fields[split] : std::string()});
+    table.rows.push_back({.path = fields[path],
+                          .label = fields[label],
+                          .split = table.has_split ? fields[split] : std::string(),
+                          .source = source == kNoColumn ? std::string() : fields[source]});
   }
   return table;
 }

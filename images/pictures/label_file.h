@@ -1,6 +1,6 @@
 // Reads a CSV file that gives each image its label (RFC 4180; blanks around fields are dropped).
 //
-// The first row names the columns: `path`, `label` and, optionally, `split`. Other columns are ignored.
+// The first row names the columns: `path`, `label` and, optionally, `split` and `source`. Other columns are ignored.
 #pragma once
 
 #include <string>
@@ -14,7 +14,8 @@ namespace slackline::images::pictures {
 struct LabelRow {
   std::string path;
   std::string label;
-  std::string split;  // empty if the file has no such column
+  std::string split;   // empty if the file has no such column
+  std::string source;  // likewise
 };
 
 struct LabelTable {

@@ -147,7 +147,45 @@ absl::StatusOr<Source> Source::Open(const std::string& folder, const std::string
                                              : absl::StrCat("; of ", source.skipped_.size(), " files the first is ",
                                                             source.skipped_[0].name, ": ", source.skipped_[0].reason)));
   }
+  source.NumberPictures();
   return source;
+}
+
+void Source::NumberPictures() {
+  std::map<std::string, uint32_t> numbers;
+  for (uint32_t i = 0; i < samples_.size(); ++i) {
+    Sample& sample = samples_[i];
+    sample.picture = sample.source.empty() ? i : numbers.emplace(std::exchange(sample.source, ""), i).first->second;
+  }
+}
+
+absl::Status Source::CutIntoTiles(Size tile, absl::Span<const absl::StatusOr<Size>> sizes) {
+  std::vector<Sample> tiles;
+  const size_t skipped_before = skipped_.size();
+  for (size_t i = 0; i < samples_.size(); ++i) {
+    const Sample& sample = samples_[i];
+    const Size size = sizes[i].ok() ? *sizes[i] : Size();
+    if (!sizes[i].ok()) {
+      skipped_.push_back({sample.name, std::string(sizes[i].status().message())});
+    } else if (size.width < tile.width || size.height < tile.height) {
+      skipped_.push_back({sample.name, absl::StrCat("has ", size.width, "x", size.height, " pixels, and a tile ",
+                                                    tile.width, "x", tile.height)});
+    }
+    for (uint32_t y = 0; y + tile.height <= size.height; y += tile.height) {
+      for (uint32_t x = 0; x + tile.width <= size.width; x += tile.width) {
+        tiles.push_back(sample);
+        tiles.back().name = absl::StrCat(sample.name, "[", x, ",", y, "]");
+        tiles.back().part = {.x = x, .y = y, .width = tile.width, .height = tile.height};
+      }
+    }
+  }
+  if (tiles.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("none of the ", samples_.size(), " images can be cut into tiles; the first is ",
+                     skipped_[skipped_before].name, ": ", skipped_[skipped_before].reason));
+  }
+  samples_ = std::move(tiles);
+  return absl::OkStatus();
 }
 
 absl::Status Source::OpenLabels(const std::string& folder, const std::string& label_file) {
@@ -178,7 +216,8 @@ absl::Status Source::OpenLabels(const std::string& folder, const std::string& la
       samples_.push_back({.name = row.path,
                           .label = numbers[row.label],
                           .split = split,
-                          .path = (fs::path(folder) / row.path).string()});
+                          .path = (fs::path(folder) / row.path).string(),
+                          .source = row.source});
     }
   }
   return absl::OkStatus();
@@ -293,6 +332,23 @@ absl::StatusOr<std::string> PictureBytes(const std::string& path) {
   return text;
 }
 
+// The part of a picture that is still as large as it was when it was cut.
+template <typename Value>
+absl::StatusOr<BasicImage<Value>> PartOf(absl::StatusOr<BasicImage<Value>> image, const Part& part) {
+  if (!image.ok() || part.width == 0) return image;
+  if (part.x + part.width > image->width || part.y + part.height > image->height) {
+    return absl::InvalidArgumentError(absl::StrCat("has ", image->width, "x", image->height, " pixels now"));
+  }
+  BasicImage<Value> cut{.channels = image->channels, .height = part.height, .width = part.width, .pixels = {}};
+  const size_t row = size_t{part.width} * cut.channels;
+  cut.pixels.reserve(row * part.height);
+  for (uint32_t y = part.y; y < part.y + part.height; ++y) {
+    const auto begin = image->pixels.begin() + (static_cast<ptrdiff_t>(y) * image->width + part.x) * cut.channels;
+    cut.pixels.insert(cut.pixels.end(), begin, begin + static_cast<ptrdiff_t>(row));
+  }
+  return cut;
+}
+
 // Of a file of its own, or a part of a tar file.
 absl::StatusOr<std::string> BytesOf(const Sample& sample) {
   if (!sample.in_tar) return PictureBytes(sample.path);
@@ -318,17 +374,17 @@ Image Source::IdxImage(const Sample& sample) const {
 }
 
 absl::StatusOr<Image> Source::Read(const Sample& sample) const {
-  if (sample.path.empty()) return IdxImage(sample);
+  if (sample.path.empty()) return PartOf(absl::StatusOr<Image>(IdxImage(sample)), sample.part);
   const absl::StatusOr<std::string> bytes = BytesOf(sample);
   if (!bytes.ok()) return bytes.status();
-  return DecodeImage(*bytes);
+  return PartOf(DecodeImage(*bytes), sample.part);
 }
 
 absl::StatusOr<DeepImage> Source::ReadDeep(const Sample& sample) const {
-  if (sample.path.empty()) return Deepened(IdxImage(sample));
+  if (sample.path.empty()) return PartOf(absl::StatusOr<DeepImage>(Deepened(IdxImage(sample))), sample.part);
   const absl::StatusOr<std::string> bytes = BytesOf(sample);
   if (!bytes.ok()) return bytes.status();
-  return DecodeDeepImage(*bytes);
+  return PartOf(DecodeDeepImage(*bytes), sample.part);
 }
 
 uint64_t Source::Digest() const {

@@ -7,10 +7,19 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "images/base/idx_file.h"
 #include "images/pictures/image.h"
 
 namespace slackline::images::pictures {
+
+// Rectangle of a picture, in pixels from its upper left corner.
+struct Part {
+  uint32_t x = 0;
+  uint32_t y = 0;
+  uint32_t width = 0;
+  uint32_t height = 0;
+};
 
 // An image to prepare.
 struct Sample {
@@ -25,6 +34,12 @@ struct Sample {
   uint64_t bytes = 0;
   uint32_t idx_file = 0;
   uint32_t row = 0;
+  // Name of the picture that it was cut from, if the labels have one.
+  std::string source = {};
+  // Picture that it comes from, by a number of its own: images of one picture stay in one split.
+  uint32_t picture = 0;
+  // Part of the picture in pixels; width 0: all of it.
+  Part part = {};
 };
 
 inline constexpr const char* kSplitNames[] = {"train", "validation", "test"};
@@ -74,6 +89,11 @@ class Source {
   // Number of channels of the images, unless the caller chooses another.
   uint32_t channels() const { return kind_ == SourceKind::kIdx ? 1 : 3; }
 
+  // Replaces each picture by its tiles of this size, row by row, without what is left over at the right and below.
+  // `sizes`: size of each sample's picture, or why it cannot be read. Pictures without a tile are skipped.
+  //   kInvalidArgument  no picture has a tile; the message says why the first has none
+  absl::Status CutIntoTiles(Size tile, absl::Span<const absl::StatusOr<Size>> sizes);
+
   // Reads one image without changes.
   //   kInvalidArgument  as DecodeImage()
   //   kUnavailable      its file cannot be read
@@ -85,6 +105,8 @@ class Source {
   uint64_t Digest() const;
 
  private:
+  // Numbers the pictures, if Open() has not: each image is one of its own.
+  void NumberPictures();
   // Returns a row of IDX as a picture.
   Image IdxImage(const Sample& sample) const;
   absl::Status OpenLabels(const std::string& folder, const std::string& label_file);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <numeric>
 
 #include "absl/strings/numbers.h"
@@ -88,8 +89,11 @@ std::vector<std::vector<uint32_t>> SplitSamples(const Source& source, const Frac
     for (uint32_t i = 0; i < samples.size(); ++i) splits[samples[i].split].push_back(i);
   } else {
     const Fractions parts = fold.folds > 0 ? Fractions(fold.folds, 1.0 / fold.folds) : fractions;
+    // Pictures, each in the class of its first image.
+    std::map<uint32_t, std::vector<uint32_t>> pictures;
+    for (uint32_t i = 0; i < samples.size(); ++i) pictures[samples[i].picture].push_back(i);
     std::vector<std::vector<uint32_t>> by_class(source.classes().size());
-    for (uint32_t i = 0; i < samples.size(); ++i) by_class[samples[i].label].push_back(i);
+    for (const auto& [picture, images] : pictures) by_class[samples[images.front()].label].push_back(picture);
     std::vector<uint64_t> class_counts;
     for (const std::vector<uint32_t>& one : by_class) class_counts.push_back(one.size());
     const std::vector<std::vector<uint64_t>> counts = SplitCounts(class_counts, parts);
@@ -99,8 +103,7 @@ std::vector<std::vector<uint32_t>> SplitSamples(const Source& source, const Frac
       for (size_t part = 0; part < parts.size(); ++part) {
         const auto end = next + static_cast<int64_t>(counts[label][part]);
         std::vector<uint32_t>& split = fold.folds == 0 ? splits[part] : splits[part == fold.fold ? kTestSplit : 0];
-        split.insert(split.end(), next, end);
-        next = end;
+        for (; next != end; ++next) split.insert(split.end(), pictures[*next].begin(), pictures[*next].end());
       }
     }
   }

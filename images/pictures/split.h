@@ -31,8 +31,8 @@ struct Fold {
 };
 
 // Returns the samples of each split in the order in which they are written. They are shuffled by `seed`, so that the
-// first ones are of all classes. With `fractions` or folds, the split is stratified by label; without, it follows the
-// samples.
+// first ones are of all classes. With `fractions` or folds, the split is stratified by label, and counts pictures: all
+// images of one are in one split. Without, it follows the samples.
 std::vector<std::vector<uint32_t>> SplitSamples(const Source& source, const Fractions& fractions, const Fold& fold,
                                                 uint64_t seed);
 

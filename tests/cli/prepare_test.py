@@ -363,6 +363,49 @@ class Sources(PrepareTest):
         self.assertEqual(set(self.rows("train", outs[0])[1][:12]), {0, 1, 2})
 
 
+    def test_pictures_are_cut_into_tiles_that_stay_in_one_split(self):
+        for label, name in enumerate(("ash", "birch")):
+            for i in range(5):
+                self.write(f"{name}/{i}.png", picture(100 * label + i, width=21, height=17))
+        self.write("ash/small.png", picture(7, width=9, height=4))
+        (self.source / "ash/broken.png").write_bytes(b"no picture")
+        self.prepare("--tile", "8x5", "--split", "train=0.6,test=0.4")
+        self.assertEqual(self.index()["shape"], [3, 5, 8])
+        self.assertEqual(self.index()["settings"]["tile"], "8x5")
+        # Two tiles in a row, three rows; what is left over at the right and below goes.
+        self.assertEqual([self.index()["splits"][split]["class_counts"] for split in ("train", "test")], [[18, 18], [12, 12]])
+        self.assertIn("has 9x4 pixels, and a tile 8x5", self.skipped()["ash/small.png"])
+        self.assertEqual(set(self.skipped()), {"ash/small.png", "ash/broken.png"})
+        places = {}
+        for split in ("train", "test"):
+            for image, _ in zip(*self.rows(split)):
+                places[image.tobytes()] = split
+        for label, name in enumerate(("ash", "birch")):
+            for i in range(5):
+                whole = picture(100 * label + i, width=21, height=17).transpose(2, 0, 1)
+                tiles = [whole[:, y : y + 5, x : x + 8].tobytes() for y in (0, 5, 10) for x in (0, 8)]
+                self.assertEqual(len({places.pop(tile) for tile in tiles}), 1, f"{name}/{i} is in several splits")
+        self.assertEqual(places, {})
+
+    def test_tiles_that_no_picture_has_are_refused(self):
+        self.write_classes(count=2)
+        done = self.prepare("--tile", "21", code=2)
+        self.assertIn("none of the 6 images can be cut into tiles; the first is ash/000.png: has 20x16 pixels", done.stderr)
+        self.assertIn("found --tile 0; allowed are N or WIDTHxHEIGHT", self.prepare("--tile", "0", code=2).stderr)
+
+    def test_images_of_one_source_stay_in_one_split(self):
+        rows = ["path,label,source"]
+        for i in range(24):
+            self.write(f"{i:02}.png", picture(i))
+            rows.append(f"{i:02}.png,{'ab'[i % 2]},photograph-{i // 4}")
+        (self.source / "labels.csv").write_text("\n".join(rows) + "\n")
+        self.prepare("--labels", self.source / "labels.csv", "--split", "train=0.5,test=0.5", "--seed", 3)
+        splits = {image.tobytes(): split for split in ("train", "test") for image in self.rows(split)[0]}
+        for source in range(6):
+            of_source = {splits[picture(i).transpose(2, 0, 1).tobytes()] for i in range(4 * source, 4 * source + 4)}
+            self.assertEqual(len(of_source), 1, f"photograph-{source} is in several splits")
+        self.assertEqual([len(self.rows(split)[1]) for split in ("train", "test")], [12, 12])
+
     def test_each_image_is_test_in_one_of_the_folds(self):
         self.write_classes(count=11)
         seen = []
