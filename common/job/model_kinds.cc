@@ -11,6 +11,7 @@ constexpr uint32_t kCnnFilters[] = {32, 64};
 constexpr uint32_t kTextureHidden[] = {4096, 4096};
 constexpr uint32_t kResnet18Blocks[] = {2, 2, 2, 2};
 constexpr uint32_t kResnet34Blocks[] = {3, 4, 6, 3};
+constexpr uint32_t kResnet101Blocks[] = {3, 4, 23, 3};
 
 constexpr ModelFacts kModels[] = {
     {.kind = ModelKind::kMlp, .family = ModelFamily::kChain, .name = "mlp", .hidden = kMlpHidden, .has_stages = true},
@@ -26,6 +27,11 @@ constexpr ModelFacts kModels[] = {
      .family = ModelFamily::kResnet,
      .name = "resnet50",
      .blocks = kResnet34Blocks,
+     .bottlenecks = true},
+    {.kind = ModelKind::kResnet101,
+     .family = ModelFamily::kResnet,
+     .name = "resnet101",
+     .blocks = kResnet101Blocks,
      .bottlenecks = true},
     {.kind = ModelKind::kEfficientnetB0,
      .family = ModelFamily::kEfficientnet,

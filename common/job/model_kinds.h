@@ -30,6 +30,7 @@ enum class ModelKind {
   kExternal = 11,
   // A user's TorchScript module: ModelSpec::torchscript.
   kTorchScript = 12,
+  kResnet101 = 13,
 };
 
 // Models of one family have the same layers, in different numbers and sizes.

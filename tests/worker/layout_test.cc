@@ -98,6 +98,7 @@ TEST(Layout, ModelsHaveAsManyParametersAsTheirReferences) {
   for (const Published& published : std::vector<Published>{
            {ModelKind::kResnet34, 21'797'672, 2 * 8'512, 36 * 5 + 2},
            {ModelKind::kResnet50, 25'557'032, 2 * 26'560, 53 * 5 + 2},
+           {ModelKind::kResnet101, 44'549'160, 2 * 52'672, 104 * 5 + 2},
            {ModelKind::kEfficientnetB0, 5'288'548, 2 * 21'008, 49 * 5 + 16 * 4 + 2},
            {ModelKind::kVitTiny, 5'717'416, 0, 152},
            {ModelKind::kVitSmall, 22'050'664, 0, 152},
