@@ -11,8 +11,8 @@
 namespace slackline {
 
 // Heartbeats per second that workers send together at most, if the job does not set their period. At the default period
-// 1,500 workers send as many.
-inline constexpr uint32_t kHeartbeatsPerSecond = 5'000;
+// 750 workers send as many.
+inline constexpr uint32_t kHeartbeatsPerSecond = 2'500;
 
 // Returns timeouts.heartbeat_ms, or if it is not set, its default for the number of workers.
 inline uint32_t HeartbeatMsOf(const job::Job& job) {
