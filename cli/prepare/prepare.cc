@@ -197,8 +197,11 @@ absl::Status CutIntoTiles(const PrepareOptions& options, Source& source) {
           sizes.size(),
           [&](size_t i) {
             const absl::StatusOr<Image> image = source.Read(source.samples()[i]);
-            sizes[i] = image.status();
-            if (image.ok()) sizes[i] = Size{.width = image->width, .height = image->height};
+            if (image.ok()) {
+              sizes[i] = Size{.width = image->width, .height = image->height};
+            } else {
+              sizes[i] = image.status();
+            }
           },
           [&line](size_t done) { line.Show(done); });
   return source.CutIntoTiles(*tile, sizes);

@@ -98,10 +98,11 @@ TEST(NodePlan, WorkersTakeTheGpusOfTheAllocationUnlessTheJobSaysOtherwise) {
     EXPECT_EQ(devices_of(said), std::nullopt) << said;
   }
   const std::optional<DefaultDevices> refused =
-      devices_of("training: {self_supervised: {method: contrastive}}\nmodel: {kind: resnet18}");
+      devices_of("training: {self_supervised: {method: contrastive}}\ndata: {augment: {flip: horizontal}}");
   ASSERT_TRUE(refused);
   EXPECT_FALSE(refused->gpus);
-  EXPECT_THAT(refused->note, AllOf(HasSubstr("workers compute on CPUs"), HasSubstr("with method: contrastive")));
+  EXPECT_THAT(refused->note,
+              AllOf(HasSubstr("workers compute on CPUs"), HasSubstr("; worker.devices: found 1 device with")));
 }
 
 TEST(NodePlan, ServerOfALostNodeGoesWhereFewestAre) {

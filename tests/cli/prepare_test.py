@@ -370,16 +370,13 @@ class Sources(PrepareTest):
         self.write("ash/small.png", picture(7, width=9, height=4))
         (self.source / "ash/broken.png").write_bytes(b"no picture")
         self.prepare("--tile", "8x5", "--split", "train=0.6,test=0.4")
-        self.assertEqual(self.index()["shape"], [3, 5, 8])
+        self.assertEqual([self.index()[key] for key in ("channels", "height", "width")], [3, 5, 8])
         self.assertEqual(self.index()["settings"]["tile"], "8x5")
         # Two tiles in a row, three rows; what is left over at the right and below goes.
         self.assertEqual([self.index()["splits"][split]["class_counts"] for split in ("train", "test")], [[18, 18], [12, 12]])
         self.assertIn("has 9x4 pixels, and a tile 8x5", self.skipped()["ash/small.png"])
         self.assertEqual(set(self.skipped()), {"ash/small.png", "ash/broken.png"})
-        places = {}
-        for split in ("train", "test"):
-            for image, _ in zip(*self.rows(split)):
-                places[image.tobytes()] = split
+        places = {image.tobytes(): split for split in ("train", "test") for image in self.rows(split)[0]}
         for label, name in enumerate(("ash", "birch")):
             for i in range(5):
                 whole = picture(100 * label + i, width=21, height=17).transpose(2, 0, 1)
