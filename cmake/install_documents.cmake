@@ -13,6 +13,6 @@ foreach(file "${documents}/README.md" "${documents}/CHANGELOG.md" ${files})
   file(READ "${file}" text)
   # `..` as often as it leads from this document to the root of all, and once more on to share/.
   string(REGEX REPLACE "\\]\\(((\\.\\./)*)(examples|slurm|monitoring)([/#)])" "](\\1../../slackline/\\3\\4" text "${text}")
-  string(REGEX REPLACE "\\[([^]]*)\\]\\((\\.\\./)*(${rooms})(/[^)]*)?\\)" "\\1" text "${text}")
+  string(REGEX REPLACE "\\[([^]]*)\\]\\((\\.\\./)*(${rooms})([/#][^)]*)?\\)" "\\1" text "${text}")
   file(WRITE "${file}" "${text}")
 endforeach()

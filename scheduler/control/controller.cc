@@ -4,8 +4,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "scheduler/control/job_checkpoints.h"
-#include "scheduler/control/job_reports.h"
 #include "scheduler/control/job_page.h"
+#include "scheduler/control/job_reports.h"
 #include "scheduler/control/job_status.h"
 #include "scheduler/control/job_summary.h"
 #include "scheduler/control/job_tick.h"

@@ -8,8 +8,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
-#include "scheduler/status/settings_and_logs.h"
 #include "scheduler/status/page_files.h"
+#include "scheduler/status/settings_and_logs.h"
 
 namespace slackline::scheduler {
 namespace {

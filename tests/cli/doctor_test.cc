@@ -171,7 +171,7 @@ TEST_F(Checks, AClockThatNobodySetsIsAWarning) {
 TEST_F(Checks, NoGpuIsAProblemForAJobThatWantsOneOnly) {
   EXPECT_THAT(CheckGpu({}, system_.memory, job_), Each(Is(Level::kSkipped, "gpu", "none here")));
   job::Job wants = job_;
-  wants.mutable_worker()->set_devices(0, "cuda:0");
+  wants.mutable_worker()->add_devices("cuda:0");
   EXPECT_THAT(CheckGpu({}, system_.memory, wants), Each(AllOf(Is(Level::kProblem, "gpu", "no driver"), HasAdvice())));
   wants.mutable_worker()->set_devices(0, "auto");
   EXPECT_THAT(CheckGpu({}, system_.memory, wants), Each(Is(Level::kSkipped, "gpu", "none here")));
