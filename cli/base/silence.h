@@ -9,11 +9,12 @@
 
 namespace slackline::cli {
 
-// Silence after which a scheduler that has answered before counts as hung: 16 T, as for any other process, but at least
-// 5 s, so that there is time to ask it more than once.
+// Silence after which a scheduler that has answered before counts as hung: 16 T, as for any other process, but at most
+// half of the time for which workers wait for another one, and at least 5 s, so that it can be asked more than once.
 inline absl::Duration SchedulerSilenceMax(const job::Job& job) {
   constexpr absl::Duration kLeast = absl::Seconds(5);
-  return std::max(kLeast, TimeoutsOf(job).worker_dead());
+  const absl::Duration most = absl::Seconds(job.durability().scheduler_return_s()) / 2;
+  return std::max(kLeast, std::min(most, TimeoutsOf(job).worker_dead()));
 }
 
 // Counts silence between looks, so that time in which this process itself slept counts for little.

@@ -41,6 +41,10 @@ std::string Difference(const Json& before, const Json& now) {
   if (type(before) != type(now)) {
     return absl::StrCat("--dtype was ", DumpJson(type(before)), " and is now ", DumpJson(type(now)));
   }
+  const auto tile = [](const Json& settings) { return settings.value(kTileSetting, Json("none")); };
+  if (tile(before) != tile(now)) {
+    return absl::StrCat("--tile was ", DumpJson(tile(before)), " and is now ", DumpJson(tile(now)));
+  }
   for (const auto& [key, value] : now.items()) {
     const auto found = before.find(key);
     if (found == before.end()) return absl::StrCat(key, " is new");

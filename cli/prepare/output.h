@@ -13,6 +13,8 @@ inline constexpr char kSkippedFile[] = "skipped.csv";
 inline constexpr char kPartialFolder[] = "partial";
 // Setting that names the type of a pixel; without it, the type is uint8.
 inline constexpr char kTypeSetting[] = "dtype";
+// Setting with the size of tiles, WxH; without it, pictures stay whole.
+inline constexpr char kTileSetting[] = "tile";
 
 // Locks the output folder for this process until the object is destroyed.
 //

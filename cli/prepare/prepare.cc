@@ -61,8 +61,8 @@ constexpr double kVarianceMin = 1e-12;
 // How far it is, on a line of the terminal; nothing where there is none.
 class ProgressLine {
  public:
-  ProgressLine(uint64_t images, bool quiet)
-      : images_(images), shown_(!quiet && ::isatty(STDERR_FILENO) != 0), began_(absl::Now()) {}
+  ProgressLine(const char* verb, uint64_t images, bool quiet)
+      : verb_(verb), images_(images), shown_(!quiet && ::isatty(STDERR_FILENO) != 0), began_(absl::Now()) {}
   ~ProgressLine() {
     if (shown_) std::fputs("\r\x1b[K", stderr);
   }
@@ -72,7 +72,7 @@ class ProgressLine {
     if (!shown_) return;
     const double seconds = absl::ToDoubleSeconds(absl::Now() - began_);
     const uint64_t all = before_ + done;
-    std::fprintf(stderr, "\r\x1b[Kprepared %lu of %lu images, %lu skipped, %.0f images/s",
+    std::fprintf(stderr, "\r\x1b[K%s %lu of %lu images, %lu skipped, %.0f images/s", verb_,
                  static_cast<unsigned long>(all), static_cast<unsigned long>(images_),
                  static_cast<unsigned long>(skipped_), static_cast<double>(made_ + done) / std::max(seconds, 1e-3));
     std::fflush(stderr);
@@ -85,6 +85,7 @@ class ProgressLine {
   }
 
  private:
+  const char* const verb_;
   const uint64_t images_;
   const bool shown_;
   const absl::Time began_;
@@ -95,6 +96,7 @@ class ProgressLine {
 
 // Everything that the result depends on.
 struct Plan {
+  std::optional<Size> tile;  // no value: pictures stay whole
   Form form;
   Fractions fractions;  // empty: folds, or as the source says
   Fold fold;
@@ -167,7 +169,7 @@ std::string SettingsOf(const PrepareOptions& options, const Plan& plan, const So
                      {"images", source.samples().size()},
                      {"xxh3", absl::StrFormat("%016x", source.Digest())}}}};
   // Folders from before these settings existed have none.
-  if (!options.tile.empty()) settings["tile"] = options.tile;
+  if (plan.tile) settings[kTileSetting] = absl::StrCat(plan.tile->width, "x", plan.tile->height);
   if (plan.type != images::PixelType::kUint8) settings[kTypeSetting] = std::string(images::NameOf(plan.type));
   return DumpJson(settings, 2) + "\n";
 }
@@ -186,12 +188,9 @@ uint32_t JobsOf(const PrepareOptions& options) {
 }
 
 // Looks at all pictures for their sizes.
-absl::Status CutIntoTiles(const PrepareOptions& options, Source& source) {
-  if (options.tile.empty()) return absl::OkStatus();
-  const absl::StatusOr<Size> tile = SizeOf({.size = options.tile, .size_key = "--tile"});
-  if (!tile.ok()) return tile.status();
+absl::Status CutIntoTiles(const PrepareOptions& options, Size tile, Source& source) {
   std::vector<absl::StatusOr<Size>> sizes(source.samples().size(), absl::UnknownError("was not read"));
-  ProgressLine line(sizes.size(), options.quiet);
+  ProgressLine line("measured", sizes.size(), options.quiet);
   Decoders(JobsOf(options))
       .Run(
           sizes.size(),
@@ -204,7 +203,7 @@ absl::Status CutIntoTiles(const PrepareOptions& options, Source& source) {
             }
           },
           [&line](size_t done) { line.Show(done); });
-  return source.CutIntoTiles(*tile, sizes);
+  return source.CutIntoTiles(tile, sizes);
 }
 
 // What all shards together come to.
@@ -222,7 +221,7 @@ class Preparation {
     const auto splits = SplitSamples(source_, plan_.fractions, plan_.fold, plan_.seed);
     Decoders decoders(JobsOf(options_));
     ShardMaker maker(source_, plan_.form, plan_.type, decoders);
-    ProgressLine line(source_.samples().size(), options_.quiet);
+    ProgressLine line("prepared", source_.samples().size(), options_.quiet);
     Result result;
     result.skipped = source_.skipped();
     for (int i = 0; i < kSplits; ++i) {
@@ -343,9 +342,10 @@ void WarnOfEmptyClasses(const images::PreparedIndex& index) {
   for (size_t c = 0; c < index.classes.size(); ++c) {
     uint64_t images = 0;
     for (const images::PreparedSplit& split : index.splits) images += split.class_counts[c];
-    if (images == 0) {
-      std::fprintf(stderr, "slackline: warning: class %s has no image that can be read\n", index.classes[c].c_str());
-    }
+    const bool untrained = images > 0 && index.splits.front().class_counts[c] == 0;
+    if (images > 0 && !untrained) continue;
+    std::fprintf(stderr, "slackline: warning: class %s has no image %s\n", index.classes[c].c_str(),
+                 untrained ? "in train" : "that can be read");
   }
 }
 
@@ -354,9 +354,16 @@ absl::Status Run(const PrepareOptions& options) {
   if (!source.ok()) return source.status();
   if (absl::Status apart = CheckApart(options, *source); !apart.ok()) return apart;
   if (absl::Status classes = CheckClasses(*source); !classes.ok()) return classes;
-  if (absl::Status cut = CutIntoTiles(options, *source); !cut.ok()) return cut;
-  const absl::StatusOr<Plan> plan = MakePlan(options, *source);
+  std::optional<Size> tile;
+  if (!options.tile.empty()) {
+    const absl::StatusOr<Size> size = SizeOf({.size = options.tile, .size_key = "--tile"});
+    if (!size.ok()) return size.status();
+    if (absl::Status cut = CutIntoTiles(options, *size, *source); !cut.ok()) return cut;
+    tile = *size;
+  }
+  absl::StatusOr<Plan> plan = MakePlan(options, *source);
   if (!plan.ok()) return plan.status();
+  plan->tile = tile;
   const std::string settings = SettingsOf(options, *plan, *source);
   absl::StatusOr<OutputFolder> output = OutputFolder::Open(options.folder, settings, options.overwrite);
   if (!output.ok()) return output.status();

@@ -1,6 +1,8 @@
 #include "cli/prepare/shard_maker.h"
 
 #include <cstring>
+#include <map>
+#include <tuple>
 #include <utility>
 
 #include <nlohmann/json.hpp>
@@ -138,24 +140,49 @@ absl::StatusOr<ShardRecord> ParseShardRecord(absl::string_view text, size_t clas
   return record;
 }
 
-absl::Status ShardMaker::Fill(uint32_t sample, absl::Span<uint8_t> out) const {
-  const Sample& one = source_.samples()[sample];
-  if (type_ == images::PixelType::kUint8) return ReadShaped(source_, one, form_, out);
-  std::vector<uint16_t> deep(form_.shape.values());
-  absl::Status read = ReadShaped(source_, one, form_, absl::MakeSpan(deep));
-  if (read.ok()) images::WriteHalves(deep, out.data());
-  return read;
+void ShardMaker::Fill(absl::Span<const std::pair<const Sample*, size_t>> parts, std::vector<absl::Status>& results) {
+  const auto fill = [&](auto picture, const auto& write) {
+    for (const auto& [sample, place] : parts) {
+      if (picture.ok()) {
+        // A picture that is not cut is a part of itself, and the only one.
+        auto image = sample->part.width > 0 ? PartOf(*picture, sample->part) : std::move(picture);
+        results[place] =
+            image.ok() ? write(*std::move(image), absl::MakeSpan(pixels_).subspan(place * image_bytes(), image_bytes()))
+                       : image.status();
+      } else {
+        results[place] = picture.status();
+      }
+    }
+  };
+  if (type_ == images::PixelType::kUint8) {
+    return fill(source_.ReadWhole(*parts.front().first), [&](images::pictures::Image image, absl::Span<uint8_t> out) {
+      return Shape(std::move(image), form_, out);
+    });
+  }
+  fill(source_.ReadWholeDeep(*parts.front().first), [&](images::pictures::DeepImage image, absl::Span<uint8_t> out) {
+    std::vector<uint16_t> deep(form_.shape.values());
+    absl::Status shaped = Shape(std::move(image), form_, absl::MakeSpan(deep));
+    if (shaped.ok()) images::WriteHalves(deep, out.data());
+    return shaped;
+  });
 }
 
 absl::StatusOr<ShardRecord> ShardMaker::Make(absl::Span<const uint32_t> samples, const std::string& folder,
                                              const std::string& stem, const std::function<void(size_t)>& look) {
-  const size_t image_bytes = form_.shape.values() * images::BytesOfPixel(type_);
+  const size_t image_bytes = this->image_bytes();
   pixels_.resize(samples.size() * image_bytes);
   std::vector<absl::Status> results(samples.size());
-  const auto fill = [&](size_t i) {
-    results[i] = Fill(samples[i], absl::MakeSpan(pixels_).subspan(i * image_bytes, image_bytes));
-  };
-  decoders_.Run(samples.size(), fill, look);
+  // Each picture is decoded once, however many tiles of it are here.
+  std::map<std::tuple<absl::string_view, uint64_t, uint32_t, uint32_t>, std::vector<std::pair<const Sample*, size_t>>>
+      found;
+  for (size_t i = 0; i < samples.size(); ++i) {
+    const Sample& sample = source_.samples()[samples[i]];
+    found[{sample.path, sample.offset, sample.idx_file, sample.row}].push_back({&sample, i});
+  }
+  std::vector<const std::vector<std::pair<const Sample*, size_t>>*> pictures;
+  for (const auto& [key, parts] : found) pictures.push_back(&parts);
+  decoders_.Run(
+      pictures.size(), [&](size_t i) { Fill(*pictures[i], results); }, look);
 
   ShardRecord record;
   record.class_counts.resize(source_.classes().size());

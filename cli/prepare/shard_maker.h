@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/numeric/int128.h"
@@ -51,14 +52,16 @@ class ShardMaker {
       : source_(source), form_(form), type_(type), decoders_(decoders) {}
 
   // Writes these samples to `folder`/`stem`.images.npy and .labels.npy, in their order. Samples that cannot be read are
-  // left out and listed. Calls `look` with the number of finished samples.
+  // left out and listed. Calls `look` with the number of finished pictures.
   //   as DurableFile  a file cannot be written
   absl::StatusOr<ShardRecord> Make(absl::Span<const uint32_t> samples, const std::string& folder,
                                    const std::string& stem, const std::function<void(size_t)>& look);
 
  private:
-  // Reads a sample, and writes its pixels to `out` in the form that the shard has.
-  absl::Status Fill(uint32_t sample, absl::Span<uint8_t> out) const;
+  size_t image_bytes() const { return form_.shape.values() * images::BytesOfPixel(type_); }
+  // Reads a picture, and writes its parts to their places in `pixels_`, in the form that the shard has.
+  // `parts`: samples of the picture, each with its place.
+  void Fill(absl::Span<const std::pair<const Sample*, size_t>> parts, std::vector<absl::Status>& results);
 
   const Source& source_;
   const Form& form_;

@@ -32,6 +32,7 @@
 #include "cli/slurm/slurm_programs.h"
 #include "common/base/address.h"
 #include "common/job/job_file.h"
+#include "common/job/job_timeouts.h"
 #include "common/log/log_format.h"
 #include "common/log/logging.h"
 #include "common/process/device.h"
@@ -261,6 +262,10 @@ class Attempt {
 
   // The numbers of the job are those of the allocation; and connections over a network are protected.
   absl::Status Adapt() {
+    // T follows the number of workers, unless the job file has set it.
+    job::Job plain = job_;
+    plain.mutable_timeouts()->clear_heartbeat_ms();
+    if (job_.timeouts().heartbeat_ms() == HeartbeatMsOf(plain)) job_.mutable_timeouts()->clear_heartbeat_ms();
     job::Cluster& cluster = *job_.mutable_cluster();
     std::vector<Node> nodes;
     for (const NodeFacts& facts : nodes_) nodes.push_back(facts.node);
@@ -278,7 +283,7 @@ class Attempt {
     if (local || security.mode() != job::Security::NONE || security.insecure()) return absl::OkStatus();
     security.set_mode(job::Security::TLS);
     security.set_folder(folder_path_ / "submit" / "credentials");
-    // A job that asked for no protection is not refused for what this one does not cover.
+    // Certificates do not cover what nodes give each other, and the job has not asked for them.
     if (job_.data().cache().peers()) {
       Say("images go from node to node as plain text (data.cache.peers)");
       job_.mutable_data()->mutable_cache()->set_peers_in_clear(true);
@@ -302,14 +307,14 @@ class Attempt {
     return absl::UnavailableError(absl::StrCat("cannot make ", security.folder(), ": ", error.message()));
   }
 
-  // An allocation with GPUs is asked for to use them. A run that goes on has its devices already.
+  // An allocation with GPUs is asked for to use them.
   void UseGpus() {
     uint32_t gpus = 0;
     for (const NodeFacts& facts : nodes_) gpus += facts.node.gpus;
-    if (gpus == 0 || !checkpoint_.empty()) return;
+    if (gpus == 0) return;
     const std::optional<DefaultDevices> devices = DevicesOfAllocation(job_);
     if (!devices) return;
-    Say(absl::StrCat("the allocation has ", gpus, " GPU(s), and the job no worker.devices: ", devices->note));
+    Say(absl::StrCat("the allocation has ", gpus, " GPU(s): ", devices->note));
     if (devices->gpus) job_.mutable_worker()->add_devices(std::string(kAutoDevices));
   }
 

@@ -84,15 +84,25 @@ std::string NewPlaceFor(absl::Span<const Node> nodes, absl::Span<const NodeRoles
 }
 
 std::optional<DefaultDevices> DevicesOfAllocation(const job::Job& job) {
-  if (RunsScripts(job) || job.worker().devices_size() > 0 || job.worker().groups_size() > 0) return std::nullopt;
+  const auto& named = job.worker().devices();
+  if (RunsScripts(job) || job.worker().groups_size() > 0) return std::nullopt;
+  if (std::all_of(named.begin(), named.end(), [](const std::string& name) { return name == "cpu"; }) &&
+      !named.empty()) {
+    return DefaultDevices{false, "workers compute on CPUs, as worker.devices says"};
+  }
+  if (!named.empty()) return std::nullopt;
   job::Job with = job;
   with.mutable_worker()->add_devices(std::string(kAutoDevices));
-  if (const absl::Status allowed = ParseJob(ToYaml(with), "job.yaml").status(); !allowed.ok()) {
-    // Its beginning is a line of a file that nobody has.
+  const absl::Status allowed = ParseJob(ToYaml(with), "job.yaml").status();
+  if (!allowed.ok() && ParseJob(ToYaml(job), "job.yaml").ok()) {
+    // The message begins with the file and line of a job that was never written.
     const absl::string_view why = allowed.message();
     return DefaultDevices{false, absl::StrCat("workers compute on CPUs; ", why.substr(why.find(' ') + 1))};
   }
-  return DefaultDevices{true, "each worker computes on all of its node (worker.devices: auto); cpu keeps it off them"};
+  return DefaultDevices{
+      true,
+      "each worker computes on all GPUs of its node, if it was built with CUDA (worker.devices: auto); "
+      "--set worker.devices=cpu computes on CPUs"};
 }
 
 }  // namespace slackline::cli::slurm

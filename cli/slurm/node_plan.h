@@ -71,14 +71,14 @@ std::vector<NodeRoles> PlanNodes(absl::Span<const Node> nodes, const Processes& 
 std::string NewPlaceFor(absl::Span<const Node> nodes, absl::Span<const NodeRoles> roles,
                         absl::Span<const std::string> lost);
 
-// Devices of workers in an allocation with GPUs, for a job that leaves worker.devices open.
+// Devices of workers in an allocation with GPUs.
 struct DefaultDevices {
-  // True: worker.devices is `auto`. False: it stays as it is, since the rest of the job allows no GPUs.
+  // True: worker.devices is `auto`. False: workers compute on CPUs, since the job says so, or allows no GPUs otherwise.
   bool gpus = false;
   // Explanation for people.
   std::string note;
 };
-// Returns no value if the job says what workers compute on, or leaves it to scripts.
+// Returns no value if the job names GPUs or groups, or leaves it to scripts.
 std::optional<DefaultDevices> DevicesOfAllocation(const job::Job& job);
 
 }  // namespace slackline::cli::slurm

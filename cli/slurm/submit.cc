@@ -7,11 +7,14 @@
 #include <iterator>
 #include <optional>
 #include <system_error>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
@@ -63,6 +66,25 @@ std::vector<std::string> ForAllComponents(const std::vector<std::string>& sbatch
     if (argument == ":") options.insert(options.end(), {"--no-kill", "--ntasks-per-node=1"});
   }
   return options;
+}
+
+// Settings that tasks of an array have for themselves, for the batch script: the copy of the job file has all others.
+// `first`: number of the first task, for which `job` was read from `job_file`. A path counts from that file here, and
+// from the copy there.
+std::vector<std::string> SettingsOfTasks(const std::vector<std::string>& overrides, const std::string& first,
+                                         const job::Job& job, const std::string& job_file) {
+  const fs::path folder = fs::absolute(job_file).parent_path();
+  std::vector<std::string> kept;
+  for (const std::string& setting : overrides) {
+    if (first.empty() || !absl::StrContains(setting, "%a")) continue;
+    const std::pair<std::string, std::string> sides = absl::StrSplit(setting, absl::MaxSplits('=', 1));
+    const std::string here = (folder / sides.second).lexically_normal();
+    const std::string of_first = SettingsOfTask({here}, first).front();
+    const auto is_path = [&](const SettingView& view) { return view.key == sides.first && view.value == of_first; };
+    const std::vector<SettingView> all = SettingsOf(job);
+    kept.push_back(std::any_of(all.begin(), all.end(), is_path) ? absl::StrCat(sides.first, "=", here) : setting);
+  }
+  return kept;
 }
 
 // The run has ended: two jobs must not go on with it.
@@ -138,19 +160,22 @@ int Submit(const SubmitOptions& options) {
   const absl::StatusOr<std::vector<std::string>> script =
       options.resume ? CommandToGoOn(options.script, options.run_folder) : CommandOf(options.script);
   if (!script.ok()) return ComplainOfWrongUse(script.status());
-  // Tasks of an array replace those of the first by their own.
-  std::vector<std::string> overrides = SettingsOfTask(options.overrides, FirstTask(options.sbatch));
+  // The copy of the job file has the settings of the array's first task, which the batch script replaces.
+  const std::string first = FirstTask(options.sbatch);
+  std::vector<std::string> overrides = SettingsOfTask(options.overrides, first);
   const absl::StatusOr<job::Job> job =
       ReadJobOfWorkers(*script, options.resume ? options.run_folder + "/job.yaml" : options.job_file, overrides);
   if (!job.ok()) return Complain(absl::InvalidArgumentError(job.status().message()));
   if (absl::Status status = CheckWorkers(*script, *job); !status.ok()) return ComplainOfWrongUse(status);
   if (absl::Status status = worker::CheckJob(*job); !status.ok()) return ComplainOfWrongUse(status);
+  SubmitOptions scripted = options;
+  if (!options.resume) scripted.overrides = SettingsOfTasks(options.overrides, first, *job, options.job_file);
   const absl::StatusOr<std::filesystem::path> program = Sibling("slackline");
   if (!program.ok()) return Complain(program.status());
   std::string wanted = options.run_folder.empty() ? job->output().folder() : options.run_folder;
   if (options.dry_run) {
     if (wanted.empty()) wanted = DefaultRunFolder(job->name(), absl::Now());
-    std::fputs(BatchScript(options, job->name(), *program, fs::absolute(wanted).lexically_normal()).c_str(), stdout);
+    std::fputs(BatchScript(scripted, job->name(), *program, fs::absolute(wanted).lexically_normal()).c_str(), stdout);
     return kExitDone;
   }
   fs::path folder = wanted;
@@ -179,7 +204,7 @@ int Submit(const SubmitOptions& options) {
     if (absl::Status copied = ReplaceFile(submit / "job.yaml", ToYaml(resolved)); !copied.ok()) return Fail(copied);
   }
   const absl::Status written =
-      ReplaceFile(submit / "slackline.sbatch", BatchScript(options, job->name(), *program, folder));
+      ReplaceFile(submit / "slackline.sbatch", BatchScript(scripted, job->name(), *program, folder));
   if (!written.ok()) return Fail(written);
   std::vector<std::string> command = {"sbatch", "--parsable"};
   const std::vector<std::string> more = ForAllComponents(options.sbatch);

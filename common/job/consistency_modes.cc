@@ -14,7 +14,8 @@ constexpr ModeFacts kModes[] = {
 };
 
 constexpr ModeFacts kQuorumThatCountsLate = {.mode = ConsistencyMode::kQuorum,
-                                             .name = "quorum with consistency.late: count",
+                                             .name = "quorum",
+                                             .with = " with consistency.late: count",
                                              .has_quorum = true,
                                              .synchronous = true,
                                              .answers_first = true};

@@ -15,13 +15,15 @@ struct ModeFacts {
   ConsistencyMode mode = ConsistencyMode::kSsp;
   // Name in the job file.
   absl::string_view name;
+  // Setting that makes this entry differ from the mode's own, for messages: " with consistency.late: count".
+  absl::string_view with = {};
   // True if staleness_max, staleness_auto and staleness_min bound how far workers are ahead.
   bool has_bound = false;
   // True if softsync_n sets the number of pushes in a step.
   bool has_groups = false;
   // True if quorum and quorum_deadline_ms say when a step is complete.
   bool has_quorum = false;
-  // True if a step is the mean of gradients of its weights, so that none is stale unless consistency.late lets it in.
+  // True if a step is the mean of gradients of its weights, so that none is stale but late ones (consistency.late).
   bool synchronous = false;
   // True if no worker goes on for long without the slowest.
   bool waits_for_slowest = false;

@@ -354,7 +354,9 @@ class Rules : private RuleBook {
     if (durability.mode() == job::Durability::REPLICATED && FactsOf(consistency).answers_first) {
       // It answers a push before it is in a step, and so in a copy.
       Refuse("durability.mode", "replicated",
-             absl::StrCat("none or snapshot with consistency.mode: ", FactsOf(consistency).name), "consistency.mode");
+             absl::StrCat("none or snapshot with consistency.mode: ", FactsOf(consistency).name,
+                          FactsOf(consistency).with),
+             "consistency.mode");
     }
     const double most = durability.server_return_s() / 2;
     if (durability.mode() == job::Durability::NONE || durability.scheduler_return_s() <= most) return;

@@ -30,7 +30,7 @@ absl::StatusOr<Size> FirstSize(const FormWish& wish, const Source& source) {
 }
 
 template <typename Value>
-absl::Status Shape(absl::StatusOr<BasicImage<Value>> image, const Form& form, absl::Span<Value> out) {
+absl::Status ShapeAny(absl::StatusOr<BasicImage<Value>> image, const Form& form, absl::Span<Value> out) {
   if (!image.ok()) return image.status();
   const Size size{.width = form.shape.width, .height = form.shape.height};
   if (!form.scaled && Size{.width = image->width, .height = image->height} != size) {
@@ -70,11 +70,15 @@ absl::StatusOr<Form> MakeForm(const FormWish& wish, const Source& source) {
 }
 
 absl::Status ReadShaped(const Source& source, const Sample& sample, const Form& form, absl::Span<uint8_t> out) {
-  return Shape(source.Read(sample), form, out);
+  return ShapeAny(source.Read(sample), form, out);
 }
 
-absl::Status ReadShaped(const Source& source, const Sample& sample, const Form& form, absl::Span<uint16_t> out) {
-  return Shape(source.ReadDeep(sample), form, out);
+absl::Status Shape(Image image, const Form& form, absl::Span<uint8_t> out) {
+  return ShapeAny(absl::StatusOr<Image>(std::move(image)), form, out);
+}
+
+absl::Status Shape(DeepImage image, const Form& form, absl::Span<uint16_t> out) {
+  return ShapeAny(absl::StatusOr<DeepImage>(std::move(image)), form, out);
 }
 
 }  // namespace slackline::images::pictures

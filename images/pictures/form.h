@@ -41,7 +41,9 @@ absl::StatusOr<Form> MakeForm(const FormWish& wish, const Source& source);
 //   kInvalidArgument  as DecodeImage(), or the picture has another size
 //   kUnavailable      the sample's file cannot be read
 absl::Status ReadShaped(const Source& source, const Sample& sample, const Form& form, absl::Span<uint8_t> out);
-// Reads and shapes a sample with 16 bits, as DecodeDeepImage() does.
-absl::Status ReadShaped(const Source& source, const Sample& sample, const Form& form, absl::Span<uint16_t> out);
+// Shapes an image that was read already.
+//   kInvalidArgument  the image has another size
+absl::Status Shape(Image image, const Form& form, absl::Span<uint8_t> out);
+absl::Status Shape(DeepImage image, const Form& form, absl::Span<uint16_t> out);
 
 }  // namespace slackline::images::pictures

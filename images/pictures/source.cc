@@ -155,6 +155,7 @@ void Source::NumberPictures() {
   std::map<std::string, uint32_t> numbers;
   for (uint32_t i = 0; i < samples_.size(); ++i) {
     Sample& sample = samples_[i];
+    has_sources_ = has_sources_ || !sample.source.empty();
     sample.picture = sample.source.empty() ? i : numbers.emplace(std::exchange(sample.source, ""), i).first->second;
   }
 }
@@ -332,18 +333,17 @@ absl::StatusOr<std::string> PictureBytes(const std::string& path) {
   return text;
 }
 
-// The part of a picture that is still as large as it was when it was cut.
 template <typename Value>
-absl::StatusOr<BasicImage<Value>> PartOf(absl::StatusOr<BasicImage<Value>> image, const Part& part) {
-  if (!image.ok() || part.width == 0) return image;
-  if (part.x + part.width > image->width || part.y + part.height > image->height) {
-    return absl::InvalidArgumentError(absl::StrCat("has ", image->width, "x", image->height, " pixels now"));
+absl::StatusOr<BasicImage<Value>> Cut(const BasicImage<Value>& picture, const Part& part) {
+  if (part.width == 0) return picture;
+  if (part.x + part.width > picture.width || part.y + part.height > picture.height) {
+    return absl::InvalidArgumentError(absl::StrCat("has ", picture.width, "x", picture.height, " pixels now"));
   }
-  BasicImage<Value> cut{.channels = image->channels, .height = part.height, .width = part.width, .pixels = {}};
+  BasicImage<Value> cut{.channels = picture.channels, .height = part.height, .width = part.width, .pixels = {}};
   const size_t row = size_t{part.width} * cut.channels;
   cut.pixels.reserve(row * part.height);
   for (uint32_t y = part.y; y < part.y + part.height; ++y) {
-    const auto begin = image->pixels.begin() + (static_cast<ptrdiff_t>(y) * image->width + part.x) * cut.channels;
+    const auto begin = picture.pixels.begin() + (static_cast<ptrdiff_t>(y) * picture.width + part.x) * cut.channels;
     cut.pixels.insert(cut.pixels.end(), begin, begin + static_cast<ptrdiff_t>(row));
   }
   return cut;
@@ -373,18 +373,32 @@ Image Source::IdxImage(const Sample& sample) const {
   return image;
 }
 
-absl::StatusOr<Image> Source::Read(const Sample& sample) const {
-  if (sample.path.empty()) return PartOf(absl::StatusOr<Image>(IdxImage(sample)), sample.part);
+absl::StatusOr<Image> PartOf(const Image& picture, const Part& part) { return Cut(picture, part); }
+
+absl::StatusOr<DeepImage> PartOf(const DeepImage& picture, const Part& part) { return Cut(picture, part); }
+
+absl::StatusOr<Image> Source::ReadWhole(const Sample& sample) const {
+  if (sample.path.empty()) return IdxImage(sample);
   const absl::StatusOr<std::string> bytes = BytesOf(sample);
   if (!bytes.ok()) return bytes.status();
-  return PartOf(DecodeImage(*bytes), sample.part);
+  return DecodeImage(*bytes);
+}
+
+absl::StatusOr<DeepImage> Source::ReadWholeDeep(const Sample& sample) const {
+  if (sample.path.empty()) return Deepened(IdxImage(sample));
+  const absl::StatusOr<std::string> bytes = BytesOf(sample);
+  if (!bytes.ok()) return bytes.status();
+  return DecodeDeepImage(*bytes);
+}
+
+absl::StatusOr<Image> Source::Read(const Sample& sample) const {
+  absl::StatusOr<Image> picture = ReadWhole(sample);
+  return picture.ok() && sample.part.width > 0 ? PartOf(*picture, sample.part) : picture;
 }
 
 absl::StatusOr<DeepImage> Source::ReadDeep(const Sample& sample) const {
-  if (sample.path.empty()) return PartOf(absl::StatusOr<DeepImage>(Deepened(IdxImage(sample))), sample.part);
-  const absl::StatusOr<std::string> bytes = BytesOf(sample);
-  if (!bytes.ok()) return bytes.status();
-  return PartOf(DecodeDeepImage(*bytes), sample.part);
+  absl::StatusOr<DeepImage> picture = ReadWholeDeep(sample);
+  return picture.ok() && sample.part.width > 0 ? PartOf(*picture, sample.part) : picture;
 }
 
 uint64_t Source::Digest() const {
@@ -396,11 +410,17 @@ uint64_t Source::Digest() const {
   };
   for (const std::string& name : classes_) add(name);
   for (const IdxArray& array : idx_) digest.Add(array.values.data(), array.values.size());
+  std::string looked_at;
+  struct stat about {};
+  bool known = false;
   for (const Sample& sample : samples_) {
     add(sample.name);
-    struct stat about {};
+    if (has_sources_) digest.Add(&sample.picture, sizeof(sample.picture));
     int64_t facts[] = {sample.label, sample.split, 0, 0, 0};
-    if (!sample.path.empty() && ::stat(sample.path.c_str(), &about) == 0) {
+    // Tiles of one file follow each other.
+    if (sample.path != looked_at) known = !sample.path.empty() && ::stat(sample.path.c_str(), &about) == 0;
+    looked_at = sample.path;
+    if (known) {
       facts[2] = about.st_size;
       facts[3] = about.st_mtim.tv_sec;
       facts[4] = about.st_mtim.tv_nsec;

@@ -34,7 +34,7 @@ struct Sample {
   uint64_t bytes = 0;
   uint32_t idx_file = 0;
   uint32_t row = 0;
-  // Name of the picture that it was cut from, if the labels have one.
+  // Name of the picture that it was cut from, if the labels have one; only until the pictures are numbered.
   std::string source = {};
   // Picture that it comes from, by a number of its own: images of one picture stay in one split.
   uint32_t picture = 0;
@@ -47,6 +47,11 @@ inline constexpr int kSplits = 3;
 inline constexpr int kTestSplit = 2;
 // Returns the split of this name; "val" also means validation. -1 if there is no such split.
 int SplitNamed(absl::string_view name);
+
+// Returns a part of a picture; all of it if the part's width is 0.
+//   kInvalidArgument  the picture is smaller than when it was cut
+absl::StatusOr<Image> PartOf(const Image& picture, const Part& part);
+absl::StatusOr<DeepImage> PartOf(const DeepImage& picture, const Part& part);
 
 // Reads a picture from its own file, without changes.
 //   kInvalidArgument  as DecodeImage()
@@ -94,6 +99,9 @@ class Source {
   //   kInvalidArgument  no picture has a tile; the message says why the first has none
   absl::Status CutIntoTiles(Size tile, absl::Span<const absl::StatusOr<Size>> sizes);
 
+  // Reads the picture that a sample is, or is a part of. Same errors as Read().
+  absl::StatusOr<Image> ReadWhole(const Sample& sample) const;
+  absl::StatusOr<DeepImage> ReadWholeDeep(const Sample& sample) const;
   // Reads one image without changes.
   //   kInvalidArgument  as DecodeImage()
   //   kUnavailable      its file cannot be read
@@ -105,7 +113,7 @@ class Source {
   uint64_t Digest() const;
 
  private:
-  // Numbers the pictures, if Open() has not: each image is one of its own.
+  // Numbers the pictures: images of one source are one, and each other image is one of its own.
   void NumberPictures();
   // Returns a row of IDX as a picture.
   Image IdxImage(const Sample& sample) const;
@@ -118,6 +126,7 @@ class Source {
 
   SourceKind kind_ = SourceKind::kFolder;
   bool has_splits_ = false;
+  bool has_sources_ = false;  // the labels say which images were cut from one picture
   std::vector<std::string> classes_;
   std::vector<Sample> samples_;
   std::vector<Skipped> skipped_;

@@ -67,7 +67,9 @@ absl::Status Engine::SetMembers(const MemberSet& set, Actions& actions) {
   }
   restored_.clear();
   if (workers_.empty() && !accepted_.empty()) {
-    ApplyAccepted(accepted_.size(), static_cast<double>(accepted_.size()) / live_before, actions);
+    // Late pushes of a quorum may be of more workers than were left.
+    const double share = static_cast<double>(accepted_.size()) / live_before;
+    ApplyAccepted(accepted_.size(), std::min(1.0, share), actions);
   }
   // The floor stays where the members were, so that whoever comes into an empty set goes on from there.
   clock_floor_ = std::max(clock_floor_, workers_.empty() ? first : clock_min());

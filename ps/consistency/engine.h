@@ -19,15 +19,17 @@
 //   quorum    The open step takes pushes whose base is the shard's version, one per worker. The step is applied when
 //             ceil(quorum x live workers) pushes are there, or at the first Tick() that is at least quorum_deadline
 //             after its first push (Chen et al., "Revisiting Distributed Synchronous SGD", 2016). Other pushes are
-//             late: they are discarded when their turn comes, unless count_late is set. A second push of a worker from
-//             the same base waits for the answer to the first and is late then. A pull waits only for the worker's own
-//             pushes. Shards may choose different sets of pushes. A worker whose push was discarded here may then wait
-//             for a step of another shard, while that shard waits for a worker whose push is held here. If all missing
-//             pushes are those of workers whose push was discarded here, the step is applied without them,
-//             standstill_after its first push. With count_late, late pushes are answered on arrival and are part of the
-//             next step of other pushes, which does not become complete by them. In its mean each of them weighs 1 / (1
-//             + staleness) of what it would weigh on time, and the learning rate falls by the weighted mean of these
-//             factors (Xie et al., "Asynchronous Federated Optimization", 2019, polynomial with a = 1).
+//             late: they are discarded when their turn comes. A second push of a worker from the same base waits for
+//             the answer to the first and is late then. A pull waits only for the worker's own pushes. Shards may
+//             choose different sets of pushes. A worker whose push was late here may then wait for a step of another
+//             shard, while that shard waits for a worker whose push is held here. If all missing pushes are those of
+//             workers whose last push was late here, the step is applied without them, standstill_after its first push.
+//
+//             With count_late, late pushes are not discarded: they are answered on arrival and are part of the next
+//             step, which they do not complete. In its mean each weighs 1 / (1 + staleness) of what it would weigh on
+//             time, and the learning rate falls by the weighted mean of these factors (Xie et al., "Asynchronous
+//             Federated Optimization", 2019, polynomial with a = 1). A worker's late pushes beyond window_max, since
+//             the last step, are discarded.
 //
 // Weighting: bsp, softsync and quorum apply the mean of a step's pushes, weighted by samples or not. async and ssp
 // apply each push alone, and scale the learning rate by samples / samples_nominal or not. With staleness_lr inverse
@@ -41,9 +43,9 @@
 //
 // Words: a worker's *clock* on this shard is the largest sequence that has a final answer; *slack* is a clock minus the
 // slowest live worker's; *staleness* counts the versions applied between the pull that a gradient was computed from and
-// the gradient's application. An answer of softsync gives the staleness at acceptance. If the live workers become
-// fewer, more than one step may be applied between acceptance and application; ApplyAction then gives the true
-// staleness.
+// the gradient's application. The answer to a push that is accepted before its step gives the staleness at acceptance.
+// If the live workers become fewer, more than one step may be applied between acceptance and application; ApplyAction
+// then gives the true staleness.
 //
 // Thread-safety: none; the shard's sequencer calls it.
 // Cost:          Push(), Pull() and Hello() take logarithmic time in the number of live workers, plus the time for all
@@ -56,8 +58,8 @@
 //   - A worker outside the installed membership is never awaited, and its pushes are never applied, except those
 //     accepted before.
 //   - Accepted pushes are applied in the order of acceptance.
-//   - In quorum a worker's oldest held push belongs to the open step: a late push is discarded when it becomes the
-//     oldest.
+//   - In quorum a worker's oldest held push belongs to the open step: a late push is answered when it becomes the
+//   oldest.
 #pragma once
 
 #include <cstdint>
@@ -195,9 +197,9 @@ class Engine {
   // Clock of the slowest live worker; without members, the last such clock that was known.
   Clock64 clock_min() const;
   // Returns true if an earlier state of the shard may also answer a pull at `clock` that is free to go. The state must
-  // hold the worker's own pushes up to `clock` (in softsync: the updates that were there when the last of them was
-  // answered), and the bound must have allowed the pull then. In quorum only the current version will do. Returns false
-  // if the engine no longer knows.
+  // hold the worker's own pushes up to `clock` (if pushes are answered first: the updates that were there when the last
+  // of them was answered), and the bound must have allowed the pull then. In quorum only the current version will do.
+  // Returns false if the engine no longer knows.
   bool MayServe(const PastState& past, const Sender& sender, Clock64 clock) const;
   // Returns the worker's clock on this shard; nullopt if it is not a member.
   std::optional<Clock64> clock(WorkerId worker) const;

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "common/base/check.h"
 #include "ps/consistency/engine.h"
 
@@ -187,7 +188,9 @@ void Engine::AnswerLate(WorkerId id, Worker& worker, Actions& actions) {
   const Sender sender{id, worker.incarnation};
   while (!worker.held.empty() && Late(worker.held.begin()->second)) {
     const auto [sequence, push] = *worker.held.begin();
-    if (config_.count_late) {
+    // Its bytes stay until the next step, so that a worker may have only so many.
+    const auto accepted = absl::c_count_if(accepted_, [&](const Taken& taken) { return taken.push.sender == sender; });
+    if (config_.count_late && accepted < config_.window_max) {
       accepted_.push_back({{sender, sequence}, push.base, push.samples});
       const uint64_t staleness = Staleness(push.base);
       Finish(sender, worker, {sequence, Outcome::kApplied, DiscardReason::kNone, version_, staleness}, actions);

@@ -97,8 +97,8 @@ class ShardHost {
   // Continues from a snapshot or a checkpoint, under `lineage` or a later one. Requires: the host is as its constructor
   // made it. After a failure the host must not be used.
   absl::Status Restore(const ReadSnapshot& read, Lineage lineage);
-  // Reports to `journal` all that happens from now on; answers wait for it. Null ends that. Not in softsync, which
-  // answers a push before its step. Ownership: borrowed.
+  // Reports to `journal` all that happens from now on; answers wait for it. Null ends that. Not in modes that answer
+  // a push before its step. Ownership: borrowed.
   void SetJournal(ShardJournal* journal) { journal_ = journal; }
   // Returns the members with their clocks, for a journal that begins. A copy must also know the members that have not
   // come yet; otherwise they would begin at the clock that the others have by then.

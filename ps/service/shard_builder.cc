@@ -96,8 +96,8 @@ absl::Status CheckShards(const wire::InstallShardsRequest& request, const job::J
   if (absl::Status status = CheckParts(request, optimizer.groups_size()); !status.ok()) return status;
   if (absl::Status status = CheckFits(request); !status.ok()) return status;
   if (request.replicated() && FactsOf(job.consistency()).answers_first) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(FactsOf(job.consistency()).name, " with backups: it answers a push before it is in a step"));
+    return absl::InvalidArgumentError(absl::StrCat(FactsOf(job.consistency()).name, FactsOf(job.consistency()).with,
+                                                   ", and backups: it answers a push before it is in a step"));
   }
   const uint64_t workers = job.cluster().workers();
   const uint64_t bytes = WeightBytes(request), needed = StagingBytesNeeded(job, bytes, workers);

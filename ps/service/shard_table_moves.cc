@@ -28,7 +28,7 @@ absl::Status ShardTable::AttachTaker(ReplicaSink& sink, const wire::BackupHello&
   }
   if (const ModeFacts& mode = FactsOf(job_.consistency()); mode.answers_first) {
     return absl::FailedPreconditionError(
-        absl::StrCat("shards cannot move in ", mode.name, ": it answers a push before it is in a step"));
+        absl::StrCat("shards cannot move in ", mode.name, mode.with, ": it answers a push before it is in a step"));
   }
   std::set<ShardId> shards;
   for (const uint32_t shard : hello.shards()) {

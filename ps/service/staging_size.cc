@@ -11,8 +11,10 @@ namespace {
 uint64_t PushesHeld(const job::Job& job, uint64_t workers) {
   const ModeFacts& mode = FactsOf(job.consistency());
   if (mode.has_groups) return std::max<uint64_t>(1, workers / job.consistency().softsync_n());
+  // Late pushes that count: as many as the window allows, of each worker.
+  const uint64_t late = mode.synchronous && mode.answers_first ? workers * job.wire().window() : 0;
   // All but one have sent what the window allows, and the step waits for that one's.
-  return mode.synchronous ? (workers - 1) * job.wire().window() + 1 : 1;
+  return mode.synchronous ? late + (workers - 1) * job.wire().window() + 1 : 1;
 }
 
 }  // namespace

@@ -21,8 +21,9 @@ absl::Status Moves::CanMove() const {
         "durability.mode is replicated: shards that have backups cannot move; allowed are snapshot and none");
   }
   if (const ModeFacts& mode = FactsOf(job.consistency()); mode.answers_first) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "consistency.mode is ", mode.name, ", which answers a push before it is in a step: its shards cannot move"));
+    return absl::FailedPreconditionError(
+        absl::StrCat("consistency.mode is ", mode.name, mode.with,
+                     ", which answers a push before it is in a step: its shards cannot move"));
   }
   if (job.consistency().delay_compensation() == job::DelayCompensation::ADAPTIVE) {
     return absl::FailedPreconditionError(

@@ -93,10 +93,17 @@ TEST(NodePlan, WorkersTakeTheGpusOfTheAllocationUnlessTheJobSaysOtherwise) {
   };
   EXPECT_TRUE(devices_of("name: job").value().gpus);
   for (const char* const said :
-       {"worker: {devices: cpu}", "worker: {devices: [cuda:0]}", "worker: {groups: [cpu, cpu]}",
-        "worker: {stages: 2, devices: [cpu, cpu]}\nmodel: {kind: vit_tiny}", "model: {kind: external}"}) {
+       {"worker: {devices: [cuda:0]}", "worker: {groups: [cpu, cpu]}", "model: {kind: external}"}) {
     EXPECT_EQ(devices_of(said), std::nullopt) << said;
   }
+  for (const char* const said :
+       {"worker: {devices: cpu}", "worker: {stages: 2, devices: [cpu, cpu]}\nmodel: {kind: vit_tiny}"}) {
+    EXPECT_THAT(devices_of(said).value().note, HasSubstr("workers compute on CPUs, as worker.devices says")) << said;
+  }
+  // A job that is refused anyway says nothing about GPUs.
+  job::Job large;
+  large.mutable_cluster()->set_workers(5000);
+  EXPECT_TRUE(DevicesOfAllocation(large).value().gpus);
   const std::optional<DefaultDevices> refused =
       devices_of("training: {self_supervised: {method: contrastive}}\ndata: {augment: {flip: horizontal}}");
   ASSERT_TRUE(refused);

@@ -343,6 +343,26 @@ TEST_F(QuorumTest, LatePushesThatCountAreAppliedWhenAllHaveLeftAndNoSnapshotAnsw
   EXPECT_THAT(Members(2, {}), ElementsAre("apply 2:1*1~1 lr*0.5 average*0.5 -> 1.2"));
 }
 
+TEST_F(QuorumTest, LatePushesOfManyWhoHaveLeftCountAsOneStepOfAll) {
+  StartCountingLate(0.5, {A(), B(), C(), D()});
+  for (const Sender& sender : {A(), B(), C(), D()}) Push(sender, 1, {Lineage(1), 0});  // the last two are late
+  EXPECT_EQ(engine_->held_pushes(), 2u);
+  EXPECT_THAT(Members(2, {A(), B()}), IsEmpty());
+  EXPECT_THAT(Members(3, {A()}), IsEmpty());
+  EXPECT_THAT(Members(4, {}), ElementsAre("apply 3:1*0.5~1 4:1*0.5~1 lr*0.5 average*1 -> 1.2"));
+}
+
+TEST_F(QuorumTest, NoMoreLatePushesOfAWorkerCountThanItsWindowAllows) {
+  StartCountingLate(1, {A(), B()});
+  Push(A(), 1);
+  Push(B(), 1);
+  for (uint64_t sequence = 2; sequence <= 3; ++sequence) {
+    EXPECT_THAT(Push(B(), sequence, {Lineage(1), 0}), ElementsAre(HasSubstr("applied staleness 1")));
+  }
+  EXPECT_THAT(Push(B(), 4, {Lineage(1), 0}), ElementsAre("drop 2:4", "answer 2:4 late staleness 0"));
+  EXPECT_EQ(engine_->held_pushes(), 2u);
+}
+
 class WeightingTest : public EngineTest {
  protected:
   void Start(Mode mode, Weighting weighting, StalenessLr staleness_lr = StalenessLr::kNone) {

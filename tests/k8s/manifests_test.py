@@ -242,6 +242,7 @@ REFUSED_VALUES = {
     "no servers of the service": ({"mode": "service", "servers": {"replicas": 0}}, "/servers/replicas"),
     "more servers, with backups": ({"mode": "service", "servers": {"replicas": 8}, "job": REPLICATED}, "found 8 with job.durability.mode: replicated; allowed are 6"),
     "more servers, that wait for each other": ({"mode": "service", "servers": {"replicas": 3}, "job": {"consistency": {"mode": "softsync"}}}, "softsync; allowed are 2"),
+    "more servers, whose late pushes count": ({"mode": "service", "servers": {"replicas": 3}, "job": {"consistency": {"mode": "quorum", "late": "count"}}}, "late: count; allowed are 2"),
     "no servers of the job": ({"job": {"cluster": {"servers": 0}}}, "/job/cluster/servers"),
     "scalers below none": ({"mode": "service", "autoscaling": {"enabled": True, "minReplicas": 0}}, "minReplicas"),
     "a model of a script, without it": ({"job": {"model": {"kind": "external"}}}, "workers.command"),

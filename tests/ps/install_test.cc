@@ -54,11 +54,14 @@ TEST(Install, RefusesStagingThatCouldNotHoldAStep) {
     job::Consistency::Mode mode;
     uint32_t window;
     uint64_t needed;
+    bool counts_late = false;
   };
-  for (const Case& c : {Case{job::Consistency::ASYNC, 2, 1}, Case{job::Consistency::SSP, 2, 1},
-                        Case{job::Consistency::BSP, 1, 3}, Case{job::Consistency::BSP, 2, 5},
-                        Case{job::Consistency::QUORUM, 2, 5}, Case{job::Consistency::SOFTSYNC, 2, 3}}) {
+  for (const Case& c :
+       {Case{job::Consistency::ASYNC, 2, 1}, Case{job::Consistency::SSP, 2, 1}, Case{job::Consistency::BSP, 1, 3},
+        Case{job::Consistency::BSP, 2, 5}, Case{job::Consistency::QUORUM, 2, 5},
+        Case{job::Consistency::QUORUM, 2, 11, true}, Case{job::Consistency::SOFTSYNC, 2, 3}}) {
     job::Job job = PlainJob(c.mode);
+    if (c.counts_late) job.mutable_consistency()->set_late(job::Consistency::COUNT);
     job.mutable_cluster()->set_workers(3);
     job.mutable_wire()->set_window(c.window);
     EXPECT_TRUE(Install(job, c.needed).ok()) << job.DebugString();

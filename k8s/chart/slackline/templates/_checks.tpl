@@ -21,7 +21,9 @@
 {{- end -}}
 {{- $mode := dig "mode" "snapshot" (.Values.job.durability | default dict) -}}
 {{- $places := mul (int (dig "servers" 2 (.Values.job.cluster | default dict))) (ternary 2 1 (eq $mode "replicated")) | int -}}
-{{- $fixed := ternary "job.durability.mode: replicated" (ternary "job.consistency.mode: softsync" "" (eq (dig "mode" "" (.Values.job.consistency | default dict)) "softsync")) (eq $mode "replicated") -}}
+{{- $consistency := .Values.job.consistency | default dict -}}
+{{- $answers := ternary "job.consistency.mode: softsync" (ternary "job.consistency.late: count" "" (eq (dig "late" "" $consistency) "count")) (eq (dig "mode" "" $consistency) "softsync") -}}
+{{- $fixed := ternary "job.durability.mode: replicated" $answers (eq $mode "replicated") -}}
 {{- if and $fixed (not (kindIs "invalid" .Values.servers.replicas)) (ne (int .Values.servers.replicas) $places) -}}
 {{- fail (printf "servers.replicas: found %d with %s; allowed are %d, since there servers are not added or drained" (int .Values.servers.replicas) $fixed $places) -}}
 {{- end -}}
