@@ -187,7 +187,7 @@ uint32_t JobsOf(const PrepareOptions& options) {
   return options.jobs > 0 ? options.jobs : std::max(1u, std::thread::hardware_concurrency());
 }
 
-// Looks at all pictures for their sizes.
+// Reads all pictures to learn their sizes, and replaces them by their tiles.
 absl::Status CutIntoTiles(const PrepareOptions& options, Size tile, Source& source) {
   std::vector<absl::StatusOr<Size>> sizes(source.samples().size(), absl::UnknownError("was not read"));
   ProgressLine line("measured", sizes.size(), options.quiet);

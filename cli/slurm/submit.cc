@@ -79,7 +79,7 @@ std::vector<std::string> SettingsOfTasks(const std::vector<std::string>& overrid
     if (first.empty() || !absl::StrContains(setting, "%a")) continue;
     const std::pair<std::string, std::string> sides = absl::StrSplit(setting, absl::MaxSplits('=', 1));
     const std::string here = (folder / sides.second).lexically_normal();
-    const std::string of_first = SettingsOfTask({here}, first).front();
+    const std::string of_first = absl::StrCat("\"", SettingsOfTask({here}, first).front(), "\"");  // as in YAML
     const auto is_path = [&](const SettingView& view) { return view.key == sides.first && view.value == of_first; };
     const std::vector<SettingView> all = SettingsOf(job);
     kept.push_back(std::any_of(all.begin(), all.end(), is_path) ? absl::StrCat(sides.first, "=", here) : setting);
@@ -165,7 +165,12 @@ int Submit(const SubmitOptions& options) {
   std::vector<std::string> overrides = SettingsOfTask(options.overrides, first);
   const absl::StatusOr<job::Job> job =
       ReadJobOfWorkers(*script, options.resume ? options.run_folder + "/job.yaml" : options.job_file, overrides);
-  if (!job.ok()) return Complain(absl::InvalidArgumentError(job.status().message()));
+  if (!job.ok()) {
+    const bool wants_array = first.empty() && absl::StrContains(absl::StrJoin(options.overrides, " "), "%a");
+    return Complain(absl::InvalidArgumentError(
+        absl::StrCat(job.status().message(),
+                     wants_array ? "; %a is the number of a task, and needs an array: -- --array=1-5" : "")));
+  }
   if (absl::Status status = CheckWorkers(*script, *job); !status.ok()) return ComplainOfWrongUse(status);
   if (absl::Status status = worker::CheckJob(*job); !status.ok()) return ComplainOfWrongUse(status);
   SubmitOptions scripted = options;

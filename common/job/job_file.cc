@@ -167,7 +167,7 @@ uint64_t Fingerprint(const job::Job& job) {
   same.mutable_cluster()->clear_worker_restarts_max();
   // A build that knows more settings must find the same while nobody uses them: processes are replaced one by one.
   job_file::ClearDefaults(same);
-  // Earlier builds wrote the default out.
+  // Builds before 0.2.0 wrote this default into the job.
   if (same.worker().groups_size() == 0 && same.worker().devices_size() == 0) same.mutable_worker()->add_devices("cpu");
   // Maps have no order of their own.
   std::string bytes;

@@ -204,7 +204,7 @@ void Engine::AnswerLate(WorkerId id, Worker& worker, Actions& actions) {
 bool Engine::Overdue(absl::Time now) const {
   if (config_.mode != Mode::kQuorum || OpenStepSize() == 0) return false;
   absl::Time first = absl::InfiniteFuture();
-  bool awaited = false;  // is anybody whose last push was not late, or who goes on all the same
+  bool awaited = false;  // true if a missing worker may still push: its last push here was not late
   for (const auto& [id, worker] : workers_) {
     if (!worker.held.empty()) {
       first = std::min(first, worker.held.begin()->second.at);

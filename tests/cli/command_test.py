@@ -376,6 +376,13 @@ class Command(unittest.TestCase):
         submitted = run("slurm", "submit", "--dry-run", "--set", "training.epochs=1", "--", job, "--nodes=4", cwd=self.folder)
         self.assertNotIn("not expected", submitted.stderr)
 
+    def test_settings_of_an_array_count_paths_from_the_job_file(self):
+        (self.folder / "jobs").mkdir()
+        job = self.write("name: several\n").rename(self.folder / "jobs/job.yaml")
+        script = run("slurm", "submit", job, "--set", "seed=%a", "--set", "data.path=part-%a", "--set", "training.epochs=2",
+                     "--dry-run", "--", "--array=3,5", cwd=self.folder).stdout
+        self.assertIn(f"--set 'seed=%a' --set 'data.path={self.folder}/jobs/part-%a' --stop-before", script)
+
     def test_a_run_folder_with_files_is_refused(self):
         programs = self.folder / "bin"
         programs.mkdir()
