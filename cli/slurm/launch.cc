@@ -307,7 +307,7 @@ class Attempt {
     return absl::UnavailableError(absl::StrCat("cannot make ", security.folder(), ": ", error.message()));
   }
 
-  // An allocation with GPUs is asked for to use them.
+  // Users who ask SLURM for GPUs mean to compute on them.
   void UseGpus() {
     uint32_t gpus = 0;
     for (const NodeFacts& facts : nodes_) gpus += facts.node.gpus;

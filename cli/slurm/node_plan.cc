@@ -84,13 +84,12 @@ std::string NewPlaceFor(absl::Span<const Node> nodes, absl::Span<const NodeRoles
 }
 
 std::optional<DefaultDevices> DevicesOfAllocation(const job::Job& job) {
-  const auto& named = job.worker().devices();
   if (RunsScripts(job) || job.worker().groups_size() > 0) return std::nullopt;
-  if (std::all_of(named.begin(), named.end(), [](const std::string& name) { return name == "cpu"; }) &&
-      !named.empty()) {
+  if (const auto& named = job.worker().devices(); !named.empty()) {
+    if (std::any_of(named.begin(), named.end(), [](const std::string& name) { return name != "cpu"; }))
+      return std::nullopt;
     return DefaultDevices{false, "workers compute on CPUs, as worker.devices says"};
   }
-  if (!named.empty()) return std::nullopt;
   job::Job with = job;
   with.mutable_worker()->add_devices(std::string(kAutoDevices));
   const absl::Status allowed = ParseJob(ToYaml(with), "job.yaml").status();

@@ -335,7 +335,6 @@ absl::StatusOr<std::string> PictureBytes(const std::string& path) {
 
 template <typename Value>
 absl::StatusOr<BasicImage<Value>> Cut(const BasicImage<Value>& picture, const Part& part) {
-  if (part.width == 0) return picture;
   if (part.x + part.width > picture.width || part.y + part.height > picture.height) {
     return absl::InvalidArgumentError(absl::StrCat("has ", picture.width, "x", picture.height, " pixels now"));
   }
@@ -393,11 +392,6 @@ absl::StatusOr<DeepImage> Source::ReadWholeDeep(const Sample& sample) const {
 
 absl::StatusOr<Image> Source::Read(const Sample& sample) const {
   absl::StatusOr<Image> picture = ReadWhole(sample);
-  return picture.ok() && sample.part.width > 0 ? PartOf(*picture, sample.part) : picture;
-}
-
-absl::StatusOr<DeepImage> Source::ReadDeep(const Sample& sample) const {
-  absl::StatusOr<DeepImage> picture = ReadWholeDeep(sample);
   return picture.ok() && sample.part.width > 0 ? PartOf(*picture, sample.part) : picture;
 }
 

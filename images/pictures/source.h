@@ -48,7 +48,7 @@ inline constexpr int kTestSplit = 2;
 // Returns the split of this name; "val" also means validation. -1 if there is no such split.
 int SplitNamed(absl::string_view name);
 
-// Returns a part of a picture; all of it if the part's width is 0.
+// Returns a part of a picture. Requires: the part is not empty.
 //   kInvalidArgument  the picture is smaller than when it was cut
 absl::StatusOr<Image> PartOf(const Image& picture, const Part& part);
 absl::StatusOr<DeepImage> PartOf(const DeepImage& picture, const Part& part);
@@ -99,15 +99,14 @@ class Source {
   //   kInvalidArgument  no picture has a tile; the message says why the first has none
   absl::Status CutIntoTiles(Size tile, absl::Span<const absl::StatusOr<Size>> sizes);
 
-  // Reads the picture that a sample is, or is a part of. Same errors as Read().
+  // Reads the picture that a sample is, or is a part of; the second one with 16 bits, as DecodeDeepImage() does. Same
+  // errors as Read().
   absl::StatusOr<Image> ReadWhole(const Sample& sample) const;
   absl::StatusOr<DeepImage> ReadWholeDeep(const Sample& sample) const;
   // Reads one image without changes.
   //   kInvalidArgument  as DecodeImage()
   //   kUnavailable      its file cannot be read
   absl::StatusOr<Image> Read(const Sample& sample) const;
-  // Reads one image with 16 bits, as DecodeDeepImage() does.
-  absl::StatusOr<DeepImage> ReadDeep(const Sample& sample) const;
 
   // Returns a hash of the names, labels, sizes and modification times of all samples. Any change gives another hash.
   uint64_t Digest() const;
