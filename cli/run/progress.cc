@@ -55,7 +55,7 @@ std::vector<std::string> Figures(const wire::GetStatusReply& status) {
   }
   if (status.has_train_accuracy() && status.test_metric() != kMapMetric) {
     figures.push_back(absl::StrFormat("accuracy %.1f %%", 100 * status.train_accuracy()));
-  } else if (status.test_metric() != kMapMetric && (metric.empty() || metric == kAccuracyMetric)) {
+  } else if (tokens == 0 && status.test_metric() != kMapMetric && (metric.empty() || metric == kAccuracyMetric)) {
     figures.push_back("accuracy -");
   }
   figures.push_back(absl::StrCat("slack ", status.slack()));

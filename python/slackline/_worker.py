@@ -538,6 +538,11 @@ class Worker:
                 return False
             self._measure()
 
+    def _look_ahead(self) -> None:
+        """Has the next range, or knows that the job is over, before a library begins a pass in which it would find no batch."""
+        if self._samples and self._stepped >= len(self._samples):
+            self._next_range()
+
     def _measure(self) -> None:
         began = time.monotonic()
         result = None

@@ -7,6 +7,7 @@ Skipped (77) without PyTorch or without the package; a library that is not there
 
 import contextlib
 import io
+import logging
 import math
 import warnings
 
@@ -79,7 +80,7 @@ def cosine(step, warmup, lr):
 @needs("transformers")
 @needs("accelerate")
 class Transformers(Base):
-    def train(self, job=JOB, like=None, streams=False, **arguments):
+    def train(self, job=JOB, like=None, streams=False, samples=SAMPLES, **arguments):
         """Twin and output of a worker by these arguments. `like` is the learning rate of an optimizer of the script's."""
         from transformers import TrainerCallback, TrainingArguments
 
@@ -92,7 +93,7 @@ class Transformers(Base):
             def on_optimizer_step(self, *args, optimizer, **kwargs):
                 twin.step(optimizer.param_groups[0]["lr"])
 
-        x, y = data(SAMPLES).tensors
+        x, y = data(samples).tensors
         items = [{"x": one, "labels": label} for one, label in zip(x, y)]
         twin = Twin(Regression())
         with self.brief_cluster(job) as cluster, cluster.connect(log="warning") as worker:
@@ -132,8 +133,14 @@ class Transformers(Base):
         twin.check(self, [0.25] * STEPS, CLIP)
 
     def test_optimizer_of_the_script_with_a_schedule(self):
-        with self.assertWarnsRegex(UserWarning, "^learning_rate=1.0 changes nothing: the rates are those of optimizers="):
-            twin, _ = self.train(BSP, like=0.25, learning_rate=1.0, warmup_steps=3, max_grad_norm=CLIP)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            twin, _ = self.train(BSP, like=0.25, learning_rate=1.0, warmup_steps=3, max_grad_norm=CLIP, weight_decay=0.5)
+        said = [str(one.message) for one in caught if one.category is UserWarning and "change" in str(one.message)]
+        self.assertEqual(said, [
+            "learning_rate=1.0 changes nothing: the rates are those of optimizers=...",
+            "the job and optimizers=... decide, and these arguments change nothing: weight_decay (optimizers=...)",
+        ])  # fmt: skip
         twin.check(self, [linear(step, 3, 0.25) for step in range(STEPS)], CLIP)
 
     def test_stream(self):
@@ -142,6 +149,13 @@ class Transformers(Base):
                 twin, _ = self.train(streams=True, max_grad_norm=CLIP, **options)
                 lr_of = (lambda step: 0.5) if "warmup_steps" not in options else (lambda step: cosine(step, 4, 0.5))
                 twin.check(self, [lr_of(step) for step in range(STEPS)], CLIP)
+
+    def test_the_job_ends_without_a_warning_of_the_library(self):
+        # Each range ends with a batch of 4, and so does the library's epoch.
+        with self.assertLogs("transformers", "WARNING") as logs:
+            logging.getLogger("transformers.trainer").warning("the only line")
+            self.train(samples=SAMPLES - 4)
+        self.assertEqual(logs.output, ["WARNING:transformers.trainer:the only line"])
 
     def test_other_data_of_unknown_length_are_refused(self):
         from transformers import TrainingArguments
@@ -157,13 +171,16 @@ class Transformers(Base):
             for data, found in ((Lines(), "a train_dataset of type Lines, without a length"), (None, "no train_dataset")):
                 with self.subTest(found), self.assertRaisesRegex(ValueError, f"found {found}; allowed is .*, or worker.stream"):
                     SlacklineTrainer(worker=worker, model=Regression(), args=options, train_dataset=data)
+            with self.assertRaisesRegex(ValueError, "found optimizer_cls_and_kwargs; allowed is optimizers="):
+                SlacklineTrainer(worker=worker, model=Regression(), args=options, train_dataset=[1],
+                                 optimizer_cls_and_kwargs=(torch.optim.SGD, {"lr": 0.1}))  # fmt: skip
             with self.assertRaisesRegex(ValueError, "found an eval_dataset of type Lines, without a length"):
                 SlacklineTrainer(worker=worker, model=Regression(), args=options, train_dataset=[1], eval_dataset=Lines())
 
     def test_groups_keep_their_factors(self):
         groups = 'optimizer: {lr: 0.5, groups: [{match: "*.bias", lr_factor: 0.5}]}\n'
-        with self.assertWarnsRegex(UserWarning, r"change nothing: weight_decay \(optimizer.weight_decay\)$"):
-            self.train(groups, learning_rate=0.25, lr_scheduler_type="constant", weight_decay=0.1)
+        with self.assertWarnsRegex(UserWarning, r"change nothing: optim \(optimizer.kind\), weight_decay \(optimizer.weight_decay\)$"):
+            self.train(groups, learning_rate=0.25, lr_scheduler_type="constant", weight_decay=0.1, optim="sgd")
 
     def test_what_cannot_follow_the_job_is_refused(self):
         with self.assertRaisesRegex(ValueError, "found lr_scheduler_type=reduce_lr_on_plateau; allowed is one without a metric"):
@@ -172,7 +189,7 @@ class Transformers(Base):
 
 @needs("lightning")
 class Lightning(Base):
-    def fit(self, configure, job=JOB, clip=None, like=False, streams=False, validation=None):
+    def fit(self, configure, job=JOB, clip=None, like=False, streams=False, validation=None, max_epochs=-1, warns="ignore"):
         """Twin of a worker whose module has this configure_optimizers()."""
         import lightning
 
@@ -202,18 +219,22 @@ class Lightning(Base):
 
         twin = Twin(Regression())
         with self.brief_cluster(job) as cluster, cluster.connect(log="warning") as worker, warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of Lightning, about its settings
+            warnings.simplefilter(warns)  # of Lightning, about its settings
             if streams:
                 loader = DataLoader(stream(worker, list(data(SAMPLES))), batch_size=8)
             else:
                 loader = DataLoader(data(SAMPLES), batch_size=8, sampler=worker.sampler(SAMPLES))
             trainer = lightning.Trainer(
-                strategy=SlacklineStrategy(worker, like=like), max_epochs=-1, enable_checkpointing=False, logger=False, accelerator="cpu",
+                strategy=SlacklineStrategy(worker, like=like), max_epochs=max_epochs, enable_checkpointing=False, logger=False, accelerator="cpu",
                 enable_progress_bar=False, enable_model_summary=False, gradient_clip_val=clip)  # fmt: skip
             self.module = Module()
             trainer.fit(self.module, loader, validation)
-            self.assertEqual(worker.reason, "training is complete")
+            self.assertEqual(worker.reason, "training is complete" if max_epochs < 0 else None)
         return twin
+
+    def test_fit_that_ends_before_the_job_says_so(self):
+        with self.assertWarnsRegex(UserWarning, r"fit\(\) ends before the job, with max_epochs=1 and max_steps=-1: this worker trains no"):
+            self.fit(lambda module: torch.optim.SGD(module.parameters(), lr=0.125), max_epochs=1, warns="always")
 
     def test_the_jobs_rate_counts_without_a_scheduler(self):
         twin = self.fit(lambda module: torch.optim.SGD(module.parameters(), lr=0.125), clip=CLIP)

@@ -14,6 +14,7 @@ optimizer has an effect, unless the strategy is made with like=True.
 
 from __future__ import annotations
 
+import warnings
 from typing import Any, Callable, Mapping, Optional, Union
 
 import lightning
@@ -164,6 +165,14 @@ class _EndWithTheJob(Callback):
 
     def on_train_epoch_end(self, trainer: lightning.Trainer, *args: Any, **kwargs: Any) -> None:
         self._look(trainer)
+
+    def on_train_end(self, trainer: lightning.Trainer, *args: Any, **kwargs: Any) -> None:
+        if not self._worker.done:
+            warnings.warn(
+                f"fit() ends before the job, with max_epochs={trainer.max_epochs} and max_steps={trainer.max_steps}: this worker "
+                "trains no longer. With max_epochs=-1, and no callback that stops, it trains to the job's end.",
+                stacklevel=2,
+            )
 
     def _look(self, trainer: lightning.Trainer) -> None:
         if self._worker.done:

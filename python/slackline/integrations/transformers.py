@@ -9,7 +9,7 @@
 
 The job decides, whatever the arguments say, about epochs (num_train_epochs, max_steps), batch size (per_device_train_batch_size),
 checkpoints (save_strategy), and the evaluations whose results the run shows. Learning rate and schedule are the job's, too, unless the
-arguments name any. Optimizer and weight decay are the job's, unless the script passes an optimizer of torch.
+arguments name any. Optimizer and weight decay are the job's, whatever `optim` says, unless the script passes an optimizer of torch.
 """
 
 from __future__ import annotations
@@ -45,6 +45,8 @@ _THE_JOBS = {
     "adam_beta1": "optimizer.beta1",
     "adam_beta2": "optimizer.beta2",
     "adam_epsilon": "optimizer.epsilon",
+    "optim": "optimizer.kind",
+    "optim_args": "optimizer",
 }
 
 
@@ -80,6 +82,7 @@ class _EndWithTheJob(TrainerCallback):
         return self._look(control)
 
     def on_epoch_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> Any:
+        self._worker._look_ahead()
         return self._look(control)
 
     def _look(self, control: Any) -> Any:
@@ -117,7 +120,8 @@ class SlacklineTrainer(Trainer):
 
     Raises:
         ValueError: gradient_accumulation_steps differs from training.accumulate, train_dataset has no length and is no stream of the
-            worker, eval_dataset has no length, lr_scheduler_type depends on a metric, or a scheduler was given.
+            worker, eval_dataset has no length, lr_scheduler_type depends on a metric, or a scheduler or optimizer_cls_and_kwargs was
+            given.
     """
 
     def __init__(self, *args: Any, worker: Worker, **kwargs: Any) -> None:
@@ -139,6 +143,10 @@ class SlacklineTrainer(Trainer):
         if self.eval_dataset is not None and not hasattr(self.eval_dataset, "__len__"):
             raise ValueError(
                 f"found an eval_dataset of type {type(self.eval_dataset).__name__}, without a length; allowed is one with a length"
+            )
+        if kwargs.get("optimizer_cls_and_kwargs") is not None:
+            raise ValueError(
+                "found optimizer_cls_and_kwargs; allowed is optimizers=(optimizer, None): the servers take its kind and settings"
             )
         if self.lr_scheduler is not None:
             raise ValueError("found optimizers=(..., scheduler); allowed is none: TrainingArguments names the schedule")
@@ -202,8 +210,10 @@ class SlacklineTrainer(Trainer):
         }  # fmt: skip
         named = [name for name in _named(self.args, _THE_JOBS) if getattr(self.args, name) != known.get(name)]
         if named:
-            said = ", ".join(f"{name} ({_THE_JOBS[name]})" for name in named)
-            warnings.warn(f"the job decides, and these arguments change nothing: {said}", stacklevel=3)
+            own = "optimizers=..." if self._like is not None else ""
+            said = ", ".join(f"{name} ({own if own and 'optimizer' in _THE_JOBS[name] else _THE_JOBS[name]})" for name in named)
+            who = "the job and optimizers=... decide" if own else "the job decides"
+            warnings.warn(f"{who}, and these arguments change nothing: {said}", stacklevel=3)
 
     def get_train_dataloader(self) -> DataLoader[Any]:
         data = self.train_dataset
