@@ -97,8 +97,7 @@ std::vector<Sender> Engine::PutOutBy(const MemberSet& set) const {
 void Engine::PutOut(WorkerId id, Actions& actions) {
   Worker& worker = workers_.at(id);
   for (const auto& [sequence, held] : worker.held) actions.push_back(DropAction{{{id, worker.incarnation}, sequence}});
-  Unlist(id, worker);
-  stirred_.erase(id);
+  Unlist(worker);
   by_id_.erase(id);
   workers_.erase(id);
 }
@@ -112,14 +111,12 @@ void Engine::SetStalenessBound(uint64_t bound, Actions& actions) {
 void Engine::List(WorkerId id, const Worker& worker) {
   clocks_.Add(worker.clock);
   if (worker.held.empty()) missing_.Add(worker.clock);
-  if (!worker.pulls.empty()) stirred_.insert(id);
+  if (!worker.pulls.empty()) stirred_.push_back(id);
 }
 
-void Engine::Unlist(WorkerId id, Worker& worker) {
+void Engine::Unlist(const Worker& worker) {
   clocks_.Remove(worker.clock);
   if (worker.held.empty()) missing_.Remove(worker.clock);
-  if (worker.gate) gate_.erase({*worker.gate, id});
-  worker.gate.reset();
 }
 
 Clock64 Engine::clock_min() const { return clocks_.empty() ? clock_floor_ : clocks_.min(); }

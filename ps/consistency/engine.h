@@ -66,12 +66,11 @@
 #include <deque>
 #include <map>
 #include <optional>
-#include <set>
 #include <string>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
@@ -239,13 +238,13 @@ class Engine {
     std::vector<Answer> answers;        // final answers, oldest first, at most window_max
     std::map<Sequence, HeldPush> held;  // pushes that arrived and are not answered; without gaps from clock + 1 on
     std::vector<WaitingPull> pulls;     // oldest first
-    std::optional<Clock64> gate;        // clock of its entry in gate_
+    std::optional<Clock64> gate;        // smallest clock under which gate_ lists the worker
   };
   // Keeps the indexes up to date. A worker's clock, held pushes and pulls change only while a Change for it exists.
   class Change {
    public:
     Change(Engine& engine, WorkerId id, Worker& worker) : engine_(engine), id_(id), worker_(worker) {
-      engine_.Unlist(id_, worker_);
+      engine_.Unlist(worker_);
     }
     Change(const Change&) = delete;
     Change& operator=(const Change&) = delete;
@@ -265,7 +264,7 @@ class Engine {
   // Returns true if the push is an outlier that may be answered at once. Records its norms.
   bool Quarantines(const PushEvent& push, const Worker& worker);
   void List(WorkerId id, const Worker& worker);
-  void Unlist(WorkerId id, Worker& worker);
+  void Unlist(const Worker& worker);
   // Takes a live worker out of the set.
   void PutOut(WorkerId id, Actions& actions);
   // Serves the pulls that have become free to go.
@@ -327,11 +326,13 @@ class Engine {
   // storing all of that.
   NewestIncarnations newest_;
   // Indexes of workers_; Change and SetMembers() maintain them.
-  std::unordered_map<WorkerId, Worker*> by_id_;
-  ClockCounts clocks_;                           // clocks of all workers
-  ClockCounts missing_;                          // clocks of workers whose next push is not held
-  std::set<WorkerId> stirred_;                   // workers with pulls that may be free to go
-  std::set<std::pair<Clock64, WorkerId>> gate_;  // smallest clock of each worker's pulls that wait for other workers
+  absl::flat_hash_map<WorkerId, Worker*> by_id_;
+  ClockCounts clocks_;             // clocks of all workers
+  ClockCounts missing_;            // clocks of workers whose next push is not held
+  std::vector<WorkerId> stirred_;  // workers with pulls that may be free to go, and perhaps others
+  // Workers by the smallest clock of their pulls that wait for other workers. An entry may be out of date: it stays
+  // until the slowest worker has come so far, which costs less than to look for it in memory of so many workers.
+  std::map<Clock64, std::vector<WorkerId>> gate_;
 
   NormMedian norms_;  // norms of whole gradients, reported by workers
   NormMedian part_norms_;

@@ -24,26 +24,36 @@ void Engine::Pull(const PullEvent& pull, absl::Time now, Actions& actions) {
 
 // In the order of the workers' numbers, whatever has set them free.
 void Engine::ServePulls(Actions& actions) {
-  for (auto open = gate_.begin(); open != gate_.end() && WithinBound(clock_min(), open->first); ++open) {
-    stirred_.insert(open->second);
+  for (auto gate = gate_.begin(); gate != gate_.end() && WithinBound(clock_min(), gate->first);
+       gate = gate_.erase(gate)) {
+    for (const WorkerId id : gate->second) {
+      const auto found = by_id_.find(id);
+      if (found == by_id_.end() || found->second->gate != gate->first) continue;
+      found->second->gate.reset();
+      stirred_.push_back(id);
+    }
   }
-  for (const WorkerId id : std::exchange(stirred_, {})) {
-    if (const auto found = workers_.find(id); found != workers_.end()) ServePulls(id, found->second, actions);
+  absl::c_sort(stirred_);
+  stirred_.erase(std::unique(stirred_.begin(), stirred_.end()), stirred_.end());
+  for (const WorkerId id : stirred_) {
+    if (const auto found = by_id_.find(id); found != by_id_.end()) ServePulls(id, *found->second, actions);
   }
+  stirred_.clear();
 }
 
 void Engine::ServePulls(WorkerId id, Worker& worker, Actions& actions) {
-  if (worker.gate) gate_.erase({*worker.gate, id});
-  worker.gate.reset();
   std::erase_if(worker.pulls, [&](const WaitingPull& pull) {
     if (!MayGo(worker, pull)) return false;
     actions.push_back(ServeAction{{id, worker.incarnation}, pull.id});
     return true;
   });
+  std::optional<Clock64> gate = worker.gate;
   for (const WaitingPull& pull : worker.pulls) {
-    if (pull.clock <= worker.clock) worker.gate = std::min(worker.gate.value_or(pull.clock), pull.clock);
+    if (pull.clock <= worker.clock) gate = std::min(gate.value_or(pull.clock), pull.clock);
   }
-  if (worker.gate) gate_.insert({*worker.gate, id});
+  if (gate == worker.gate) return;
+  worker.gate = gate;
+  gate_[*gate].push_back(id);
 }
 
 bool Engine::MayGo(const Worker& worker, const WaitingPull& pull) const {
