@@ -19,10 +19,42 @@ namespace slackline::cli {
 namespace {
 
 constexpr int kNameColumnsMin = 20;
+// The table of more classes shows so many at either end, in the order of their F1.
+constexpr int kClassRowsMax = 50;
+constexpr size_t kClassesAtEitherEnd = 20;
 
 std::string Row(int columns, const std::string& name, const std::string& images, double precision, double recall,
                 double f1) {
   return absl::StrFormat("  %-*s %8s %10.3f %8.3f %8.3f\n", columns, name, images, precision, recall, f1);
+}
+
+// The table of the classes, without its last lines.
+std::string RenderClasses(const wire::EvaluationReport& evaluation, int columns) {
+  const char* const counted = evaluation.has_map_50() ? "objects" : "images";
+  std::string out =
+      absl::StrFormat("  %-*s %8s %10s %8s %8s\n", columns, "class", counted, "precision", "recall", "F1");
+  const auto add = [&](const wire::ClassReport& row) {
+    out += Row(columns, row.name(), absl::StrCat(row.samples()), row.precision(), row.recall(), row.f1());
+  };
+  if (evaluation.classes_size() <= kClassRowsMax) {
+    for (const wire::ClassReport& row : evaluation.classes()) add(row);
+    return out;
+  }
+  std::vector<const wire::ClassReport*> rows;
+  for (const wire::ClassReport& row : evaluation.classes()) {
+    if (row.samples() > 0) rows.push_back(&row);
+  }
+  std::stable_sort(rows.begin(), rows.end(), [](const auto* a, const auto* b) { return a->f1() > b->f1(); });
+  const size_t best = std::min(kClassesAtEitherEnd, rows.size());
+  const size_t worst = std::min(kClassesAtEitherEnd, rows.size() - best);
+  for (size_t i = 0; i < best; ++i) add(*rows[i]);
+  absl::StrAppend(&out, "  ... ", rows.size() - best - worst, " classes between");
+  if (const size_t absent = static_cast<size_t>(evaluation.classes_size()) - rows.size(); absent > 0) {
+    absl::StrAppend(&out, ", and ", absent, " without ", counted);
+  }
+  absl::StrAppend(&out, ": report.json has each\n");
+  for (size_t i = rows.size() - worst; i < rows.size(); ++i) add(*rows[i]);
+  return out;
 }
 
 // What each file of a run folder is for; files that are not there are left out.
@@ -186,11 +218,9 @@ std::string RenderEvaluation(const wire::EvaluationReport& evaluation, const std
   for (const wire::ClassReport& row : evaluation.classes()) {
     columns = std::max(columns, static_cast<int>(row.name().size()));
   }
-  absl::StrAppendFormat(&out, "  %-*s %8s %10s %8s %8s\n", columns, "class",
-                        evaluation.has_map_50() ? "objects" : "images", "precision", "recall", "F1");
+  out += RenderClasses(evaluation, columns);
   double precision_weighted = 0;
   for (const wire::ClassReport& row : evaluation.classes()) {
-    out += Row(columns, row.name(), absl::StrCat(row.samples()), row.precision(), row.recall(), row.f1());
     if (evaluation.samples() == 0) continue;
     precision_weighted +=
         row.precision() * static_cast<double>(row.samples()) / static_cast<double>(evaluation.samples());

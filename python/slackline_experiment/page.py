@@ -11,10 +11,14 @@ from slackline_experiment import tables
 from slackline_experiment.document import as_text
 from slackline_experiment.plots.draw import Drawing, Plot
 from slackline_experiment.results import Result, Results, Statistic, statistic
+from slackline_experiment.run_folder import ClassFigures
 
 VERSION_TIMEOUT_S = 20
 # Wider plots have more than one panel.
 SINGLE_WIDTH_PT_MAX = 520
+# The tables by class have all of so many; of more, the best and the worst.
+_CLASSES_MAX = 50
+_CLASSES_AT_EITHER_END = 20
 
 
 @dataclass(frozen=True)
@@ -138,28 +142,46 @@ def _folds(results: Results) -> str:
 
 
 def _classes(results: Results) -> str:
-    """F1, recall and precision of each class; the last two folded away."""
-    cells = [cell for cell in results.experiment.cells if any(one.data.classes for one in results.of(cell))]
-    names = list(dict.fromkeys(kind.name for cell in cells for one in results.of(cell) for kind in one.data.classes))
+    """F1, recall and precision of each class; the last two folded away. Of very many classes, the best and the worst."""
+    by_cell = [(cell, by_class) for cell in results.experiment.cells if (by_class := _by_class(results.of(cell)))]
+    everything = _by_class([one for cell, _ in by_cell for one in results.of(cell)])
+    names = list(everything)
     if not names:
         return ""
+    note = ""
+    if len(names) > _CLASSES_MAX:
+        ranked = sorted((mean.mean, name) for name in names if (mean := _mean(everything[name], "f1")) is not None)
+        kept = [name for _, name in reversed(ranked)]
+        kept = kept[:_CLASSES_AT_EITHER_END] + kept[_CLASSES_AT_EITHER_END:][-_CLASSES_AT_EITHER_END:]
+        note = (f"<p>Those of the best and the worst F1 over all runs: {len(kept)} of {len(names)} classes. "
+                "Each run's report.json has all.</p>")
+        names = kept
     measures = ("precision", "recall", "f1")
     cards = []
     for measure in measures:
         rows = []
-        for cell in cells:
-            means = [_percent(_class_mean(results.of(cell), name, measure), results) for name in names]
+        for cell, by_class in by_cell:
+            means = [_percent(_mean(by_class.get(name, []), measure), results) for name in names]
             rows.append([*tables.places_of(cell, results), *means])
         header = [*([axis.key for axis in results.axes] or ["cell"]), *names]
         opened = " open" if measure == "f1" else ""
         title = "F1" if measure == "f1" else measure.capitalize()
         cards.append(f'<details class="card"{opened}><summary>{title}, mean over the repeats, %</summary>'
                      + table(header, rows, len(header) - len(names)) + "</details>")
-    return "\n".join(reversed(cards))
+    return "\n".join([note, *reversed(cards)])
 
 
-def _class_mean(runs: Sequence[Result], name: str, measure: str) -> Optional[Statistic]:
-    values = (getattr(kind, measure) for one in runs for kind in one.data.classes if kind.name == name)
+def _by_class(runs: Sequence[Result]) -> dict[str, list[ClassFigures]]:
+    """Figures of each class, in the order in which the runs name them."""
+    found: dict[str, list[ClassFigures]] = {}
+    for one in runs:
+        for kind in one.data.classes:
+            found.setdefault(kind.name, []).append(kind)
+    return found
+
+
+def _mean(figures: Sequence[ClassFigures], measure: str) -> Optional[Statistic]:
+    values = (getattr(one, measure) for one in figures)
     return statistic([value for value in values if value is not None])
 
 

@@ -248,6 +248,25 @@ TEST(Report, EvaluationIsATable) {
   EXPECT_THAT(RenderEvaluation(job::Job(), many), HasSubstr("after 5 epochs)\nTop-5 accuracy 98.76 %\n\n  class"));
 }
 
+TEST(Report, OfManyClassesTheBestAndTheWorstAreShown) {
+  wire::EvaluationReport evaluation;
+  evaluation.set_samples(2846);
+  evaluation.set_accuracy(0.5);
+  for (int i = 0; i < 2847; ++i) {
+    wire::ClassReport& row = *evaluation.add_classes();
+    row.set_name(absl::StrCat("class-", i));
+    row.set_samples(i == 7 ? 0 : 1);
+    row.set_precision(0.5);
+    row.set_f1(static_cast<double>(i * 1000 % 2847) / 2847);
+  }
+  const std::string text = RenderEvaluation(job::Job(), evaluation);
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 2 + 1 + 20 + 1 + 20 + 3);
+  EXPECT_THAT(text, HasSubstr("F1\n  class-521                   1      0.500    0.000    1.000\n"));
+  EXPECT_THAT(text, HasSubstr("  ... 2806 classes between, and 1 without images: report.json has each\n"));
+  EXPECT_THAT(text, HasSubstr("  class-0                     1      0.500    0.000    0.000\n  mean (macro)"));
+  EXPECT_THAT(text, HasSubstr("by images (weighted)               0.500"));
+}
+
 TEST(Report, WhatAScriptDidNotMeasureIsNotShown) {
   wire::EvaluationReport evaluation;
   EXPECT_EQ(RenderEvaluation(job::Job(), evaluation), "Test: nothing was evaluated\n");

@@ -85,8 +85,10 @@ def write_run(job, mode, folder):
         summary["energy"] = None
     if "fake.break" in job:
         summary[job["fake.break"]] = ["not", "a", "number"]
+    many = [{"label": label, "name": f"work-{label}", "precision": 0.5, "recall": 0.5, "f1": label / job["fake.classes"]}
+            for label in range(job.get("fake.classes", 0))]
     (folder / "report.json").write_text(json.dumps(
-        {"accuracy": last["accuracy"], "top5_accuracy": 0.99, "f1_macro": last["accuracy"], "classes": [
+        {"accuracy": last["accuracy"], "top5_accuracy": 0.99, "f1_macro": last["accuracy"], "classes": many or [
             {"label": label, "name": name, "precision": 0.9, "recall": 0.8, "f1": 0.85}
             for label, name in enumerate(CLASSES)]}))
     rows = [f"{one['time_s']:.3f},{one['epoch']},{one['epoch'] * 94},{one['samples']},{one['loss']},0.9,"

@@ -264,6 +264,17 @@ class Confusions(support.ExperimentTest):
             run_folder.read(self.root)
 
 
+class ManyClasses(support.ExperimentTest):
+    def test_the_best_and_the_worst_are_shown(self):
+        self.write("set: {fake.classes: 2847}\n")
+        self.run_experiment()
+        text = (self.out / "index.html").read_text()
+        self.assertIn("the worst F1 over all runs: 40 of 2847 classes.", text)
+        shown = re.findall(r">work-(\d+)<", text)[:40]
+        self.assertEqual([int(one) for one in shown], [*range(2846, 2826, -1), *range(19, -1, -1)])
+        self.assertLess(len(text), 2_000_000)
+
+
 class NotMetered(support.ExperimentTest):
     def test_energy_is_empty_and_never_0(self):
         self.write("set: {fake.unmetered: 1}\n")
