@@ -6,13 +6,16 @@ A library, and a text for language models, that is not there is skipped, with a 
 """
 
 import json
+import pathlib
 import shutil
 import subprocess
 import sys
 import unittest
+from unittest import mock
 
 import launch_test
 from needs import needs
+from run_e2e import DATA
 
 # Bytes of the text of /usr/bin/bible that language models learn from within seconds.
 TEXT_BYTES = 150_000
@@ -70,6 +73,34 @@ class Integrations(launch_test.Launched):
     @needs("lightning")
     def test_lightning_in_bf16_with_loader_processes(self):
         self.check("lightning_trainer.py", "patterns.yaml", 0.5, "--bf16", "--loaders", "2")
+
+
+@unittest.skipIf(not DATA.is_dir(), f"found no {DATA}")
+class Pictures(launch_test.Launched):
+    @needs("transformers")
+    @needs("accelerate")
+    def test_a_vit_with_the_names_of_a_run_goes_on_in_hugging_face(self):
+        import torch
+        from safetensors.torch import save_file
+
+        paths = [str(pathlib.Path(__file__).resolve().parents[1] / "worker"), str(launch_test.OPTIONS.examples), *sys.path]
+        with mock.patch.object(sys, "path", paths):
+            from twin_networks import Vit
+            from vit_fine_tuning import pretrained
+        torch.manual_seed(3)
+        vit = Vit(channels=1, side=7, tokens=17, width=192, classes=10).eval()
+        with torch.no_grad():
+            for one in vit.parameters():  # no two tensors alike
+                one.add_(torch.randn(one.shape), alpha=0.02)
+        base = self.folder / "base.safetensors"
+        save_file(vit.state_dict(), base)
+        pictures = torch.randn(8, 1, 28, 28)
+        with torch.no_grad():
+            torch.testing.assert_close(pretrained(base).eval()(pixel_values=pictures).logits, vit(pictures), rtol=1e-4, atol=1e-5)
+        run = self.launch(launch_test.OPTIONS.examples / "vit_fine_tuning.py", job=launch_test.OPTIONS.examples / "vit-fine-tuning.yaml",
+                          arguments=["--base", str(base), "--images", str(DATA), "--samples", "640"])  # fmt: skip
+        self.assertEqual(run.wait(240), 0, run.diagnosis())
+        self.assertGreater(self.accuracy(run), 0.5, run.diagnosis())  # four of ten classes are tops
 
 
 @unittest.skipIf(shutil.which("bible") is None, "there is no program bible; ./test --all installs it")
