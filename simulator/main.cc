@@ -66,8 +66,14 @@ int Fail(const absl::Status& status, int code) {
 absl::StatusOr<std::unique_ptr<Computation>> MakeComputation(const Flags& flags, const job::Job& job) {
   const uint32_t cores = std::max(1u, std::thread::hardware_concurrency());
   const worker::WorkerConfig config = worker::MakeWorkerConfig(job, {"simulator"}, cores);
-  return flags.no_gradients ? MakeNoComputation(config)
+  return flags.no_gradients ? MakeNoComputation(config, LayoutOf)
                             : MakeTorchComputation(config, flags.threads > 0 ? flags.threads : cores);
+}
+
+// Checks that a module of the user's own can be read, if nothing else needs it before the run.
+absl::Status CheckModule(const job::Job& job) {
+  const worker::WorkerConfig config = worker::MakeWorkerConfig(job, {"simulator"}, /*cores=*/1);
+  return FactsOf(config.model.kind).built_in() ? absl::OkStatus() : LayoutOf(config.model).status();
 }
 
 // Puts what this machine takes into the job, where the job asks for it.
@@ -163,7 +169,9 @@ int Main(int argc, char** argv) {
   if (job.output().log_format() == job::Output::JSON) log::WriteJson(job.name());
   if (absl::Status fits = CheckSimulation(job, !flags.no_gradients); !fits.ok()) return Fail(fits, kWrongUse);
   if (absl::Status model = worker::CheckJob(job); !model.ok()) return Fail(model, kWrongUse);
-  return flags.check ? 0 : Simulate(flags, job);
+  if (!flags.check) return Simulate(flags, job);
+  const absl::Status module = CheckModule(job);
+  return module.ok() ? 0 : Fail(module, kWrongUse);
 }
 
 }  // namespace

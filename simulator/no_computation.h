@@ -1,11 +1,13 @@
 // A computation for workers that compute nothing: only the protocol is simulated.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <utility>
 
 #include "absl/status/statusor.h"
 #include "simulator/computation.h"
+#include "worker/model/layout.h"
 #include "worker/settings/job_config.h"
 
 namespace slackline::simulator {
@@ -38,8 +40,12 @@ class NoComputation final : public Computation {
   const Learned learned_;
 };
 
+// Returns the tensors of a model.
+using LayoutReader = std::function<absl::StatusOr<worker::Layout>(const worker::ModelSpec& spec)>;
+
 // Returns a computation with the sizes of the same model and data. Its gradients are empty, and its evaluations cover 0
 // images.
-absl::StatusOr<std::unique_ptr<Computation>> MakeNoComputation(const worker::WorkerConfig& config);
+absl::StatusOr<std::unique_ptr<Computation>> MakeNoComputation(const worker::WorkerConfig& config,
+                                                               const LayoutReader& layout_of);
 
 }  // namespace slackline::simulator

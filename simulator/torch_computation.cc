@@ -222,4 +222,11 @@ absl::StatusOr<std::unique_ptr<Computation>> MakeTorchComputation(const worker::
   return computation;
 }
 
+absl::StatusOr<worker::Layout> LayoutOf(const worker::ModelSpec& spec) {
+  if (FactsOf(spec.kind).built_in()) return worker::MakeLayout(spec);
+  const auto model = Model::Create(spec, /*seed=*/1);
+  if (!model.ok()) return model.status();
+  return worker::Layout{(*model)->tensors(), (*model)->trained_elements(), (*model)->elements()};
+}
+
 }  // namespace slackline::simulator

@@ -8,4 +8,11 @@ absl::StatusOr<std::unique_ptr<Computation>> MakeTorchComputation(const worker::
       "installation with LibTorch: pip install 'slackline[worker]' beside a wheel, else slackline help install");
 }
 
+absl::StatusOr<worker::Layout> LayoutOf(const worker::ModelSpec& spec) {
+  if (FactsOf(spec.kind).built_in()) return worker::MakeLayout(spec);
+  return absl::UnimplementedError(
+      "this slackline-simulator is built without LibTorch, which reads model.torchscript; allowed is an installation "
+      "with LibTorch: pip install 'slackline[worker]' beside a wheel, else slackline help install");
+}
+
 }  // namespace slackline::simulator

@@ -1,6 +1,7 @@
 """The command line, and the table."""
 
 import argparse
+import itertools
 import json
 import re
 import signal
@@ -18,13 +19,19 @@ from slackline_plan.windows import WINDOWS
 
 UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 JOULES_PER_KWH = 3.6e6
+# Of a batch. The last batches of an epoch are smaller, too.
+SMALL_STEP = 0.75
 
 
 @dataclass(frozen=True)
 class Cell:
     batch: int
+    gpus: Optional[int]  # None: the devices of the job
+    images: int
+    epochs: int
     nodes: int
     nodes_by_kind: tuple[int, ...]
+    step_samples: float
     samples_per_second: float
     hours: float
     # With the fastest and with the slowest of the windows that were measured; None where there are too few.
@@ -38,13 +45,17 @@ class Cell:
 @dataclass(frozen=True)
 class Shape:
     groups: tuple[Group, ...]
-    epochs: int  # of the job
+    images: Optional[int]  # None: those of the job
+    epochs: tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class MeasuredKind:
     kind: Kind
-    measured: list[Measured]  # one a batch size
+    measured: list[Measured]  # one for each batch size and number of GPUs
+
+    def of(self, batch: int, gpus: Optional[int]) -> Optional[Measured]:
+        return next((one for one in self.measured if (one.batch, one.gpus) == (batch, gpus)), None)
 
 
 def duration(text: str) -> float:
@@ -101,12 +112,16 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     estimate = parser.add_argument_group("Estimate")
     estimate.add_argument("--limit", type=duration, default=duration("48h"), metavar="TIME",
                           help="Time limit that the table compares with. Default: 48h.")
+    estimate.add_argument("--images", type=numbers, metavar="N,...", help="Numbers of training images. Default: those of the job's data.")
+    estimate.add_argument("--epochs", type=numbers, metavar="N,...", help="Numbers of epochs. Default: training.epochs.")
     estimate.add_argument("--gbit-per-s", type=bandwidth, metavar="N",
                           help="Bandwidth of each node's link. Default: the network between nodes costs no time.")
     estimate.add_argument("--json", action="store_true", help="Print one JSON object instead of the table.")
     measurement = parser.add_argument_group("Measurement")
     measurement.add_argument("--measure", type=duration, default=duration("60s"), metavar="TIME",
                              help="Time for the measurement of all batch sizes together. Default: 60s.")
+    measurement.add_argument("--gpus", type=numbers, default=[None], metavar="N,...",
+                             help="GPUs of each node, of which one worker uses all. Measured with the first N here. Default: worker.devices.")
     measurement.add_argument("--measure-only", action="store_true", help="Only measure this machine, and print the result for --kind.")
     measurement.add_argument("--kind", action="append", default=[], metavar="NAME=FILE", dest="kinds",
                              help="Kind of nodes, with a file that --measure-only has printed on one. May be repeated.")
@@ -123,11 +138,12 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 def measure_here(options: argparse.Namespace) -> list[Measured]:
     measured = []
+    seconds = options.measure / len(options.batch) / len(options.gpus)
     with tempfile.TemporaryDirectory(prefix="slackline-plan-") as root:
         for batch in options.batch:
-            _say(options, f"measures batch {batch} for {options.measure / len(options.batch):.0f} s")
-            measured.append(programs.measure(options.slackline, options.job, options.settings, batch,
-                                             options.measure / len(options.batch), Path(root)))
+            for gpus in options.gpus:
+                _say(options, f"measures batch {batch}{'' if gpus is None else f' on {gpus} of the GPUs'} for {seconds:.0f} s")
+                measured.append(programs.measure(options.slackline, options.job, options.settings, batch, gpus, seconds, Path(root)))
     return measured
 
 
@@ -136,9 +152,11 @@ def measure(options: argparse.Namespace) -> list[MeasuredKind]:
     if options.kinds:
         found = [MeasuredKind(kind, measured) for kind, measured in kinds.from_files(options.kinds)]
         for one in found:
-            if missing := set(options.batch) - {of.batch for of in one.measured}:
-                raise WrongUse(f"--kind {one.kind.name}: found no batch of {sorted(missing)[0]}; allowed are "
-                               f"{', '.join(str(of.batch) for of in one.measured)}")
+            for batch in options.batch:
+                for gpus in options.gpus:
+                    if one.of(batch, gpus) is None:
+                        raise WrongUse(f"--kind {one.kind.name}: found no {_named(batch, gpus)}; allowed are "
+                                       f"{', '.join(_named(of.batch, of.gpus) for of in one.measured)}")
         _check_shapes(options, [one.kind for one in found])
         return found
     if options.here or not kinds.in_allocation():
@@ -153,8 +171,14 @@ def measure(options: argparse.Namespace) -> list[MeasuredKind]:
         command = [options.slackline, "plan", str(Path(options.job).absolute()), "--measure-only", "--here", "--batch",
                    ",".join(map(str, options.batch)), "--measure", f"{options.measure:g}s",
                    *(word for setting in options.settings for word in ("--set", setting))]
+        if options.gpus != [None]:
+            command += ["--gpus", ",".join(map(str, options.gpus))]
         found.append(MeasuredKind(kind, kinds.measure_there(kind, command, options.measure)))
     return found
+
+
+def _named(batch: int, gpus: Optional[int]) -> str:
+    return f"batch {batch}" if gpus is None else f"batch {batch} with {gpus} {'GPU' if gpus == 1 else 'GPUs'}"
 
 
 def _check_shapes(options: argparse.Namespace, found: Sequence[Kind]) -> None:
@@ -171,38 +195,43 @@ def plan(options: argparse.Namespace) -> tuple[list[MeasuredKind], list[Cell]]:
     programs.check_simulation(options.slackline, options.job, options.settings)
     measured = measure(options)
     cells = []
-    for batch in options.batch:
-        for nodes in options.nodes:
-            _say(options, f"simulates batch {batch} on {nodes} {'node' if nodes == '1' else 'nodes'}")
-            counts = kinds.shape(nodes, len(measured))
-            groups = tuple(Group(next(of for of in one.measured if of.batch == batch), count)
-                           for one, count in zip(measured, counts or ()))
-            cells.append(_cell(options, Shape(groups, epochs)))
+    for batch, gpus, images, nodes in itertools.product(options.batch, options.gpus, options.images or [None], options.nodes):
+        _say(options, f"simulates {_named(batch, gpus)} on {nodes} {'node' if nodes == '1' else 'nodes'}"
+                      f"{'' if images is None else f', with {images} images'}")
+        counts = kinds.shape(nodes, len(measured))
+        groups = tuple(Group(found, count) for one, count in zip(measured, counts or ()) if (found := one.of(batch, gpus)) is not None)
+        cells += _cells(options, Shape(groups, images, tuple(options.epochs or [epochs])))
     return measured, cells
 
 
-def _seconds(options: argparse.Namespace, groups: Sequence[Group], epochs: int) -> tuple[float, programs.Simulated]:
+def _play(options: argparse.Namespace, shape: Shape, groups: Sequence[Group]) -> programs.Simulated:
     with tempfile.TemporaryDirectory(prefix="slackline-plan-") as root:
-        played = programs.simulate(options.slackline, options.job, options.settings, groups, epochs, options.gbit_per_s, Path(root))
-    return played.once_s + epochs * played.epoch_s, played
+        return programs.simulate(options.slackline, options.job, options.settings, groups, max(shape.epochs), options.gbit_per_s,
+                                 shape.images, Path(root))
 
 
-def _cell(options: argparse.Namespace, shape: Shape) -> Cell:
+def _cells(options: argparse.Namespace, shape: Shape) -> list[Cell]:
+    """One for each number of epochs."""
     groups = [group for group in shape.groups if group.nodes > 0]
-    seconds, played = _seconds(options, groups, shape.epochs)
-    low = high = None
+    played = _play(options, shape, groups)
+    fastest = slowest = None
     if all(group.measured.spread is not None for group in groups):
-        fast = [Group(group.measured.taking(group.measured.spread.fast), group.nodes) for group in groups]
-        slow = [Group(group.measured.taking(group.measured.spread.slow), group.nodes) for group in groups]
-        low = min(seconds, _seconds(options, fast, shape.epochs)[0]) / 3600
-        high = max(seconds, _seconds(options, slow, shape.epochs)[0]) / 3600
+        fastest = _play(options, shape, [Group(group.measured.taking(group.measured.spread.fast), group.nodes) for group in groups])
+        slowest = _play(options, shape, [Group(group.measured.taking(group.measured.spread.slow), group.nodes) for group in groups])
     metered = all(group.measured.watts is not None for group in groups)
-    joules = sum(group.measured.watts * group.nodes * seconds for group in groups) if metered else None
-    return Cell(batch=groups[0].measured.batch, nodes=sum(group.nodes for group in groups),
-                nodes_by_kind=tuple(group.nodes for group in shape.groups), samples_per_second=played.samples_per_second,
-                hours=seconds / 3600, hours_low=low, hours_high=high,
-                epochs_within_limit=max(0.0, options.limit - played.once_s) / played.epoch_s,
-                fits=seconds <= options.limit, kwh=None if joules is None else joules / JOULES_PER_KWH)
+    watts = sum(group.measured.watts * group.nodes for group in groups) if metered else None
+    cells = []
+    for epochs in shape.epochs:
+        seconds = played.seconds(epochs)
+        cells.append(Cell(
+            batch=groups[0].measured.batch, gpus=groups[0].measured.gpus, images=round(played.epoch_samples), epochs=epochs,
+            nodes=sum(group.nodes for group in groups), nodes_by_kind=tuple(group.nodes for group in shape.groups),
+            step_samples=played.step_samples, samples_per_second=played.samples_per_second, hours=seconds / 3600,
+            hours_low=None if fastest is None else min(seconds, fastest.seconds(epochs)) / 3600,
+            hours_high=None if slowest is None else max(seconds, slowest.seconds(epochs)) / 3600,
+            epochs_within_limit=max(0.0, options.limit - played.once_s) / played.epoch_s,
+            fits=seconds <= options.limit, kwh=None if watts is None else watts * seconds / JOULES_PER_KWH))
+    return cells
 
 
 def notes(options: argparse.Namespace, measured: Sequence[MeasuredKind], cells: Sequence[Cell]) -> list[str]:
@@ -212,6 +241,10 @@ def notes(options: argparse.Namespace, measured: Sequence[MeasuredKind], cells: 
              "checkpoints to take no time"]
     if len(measured) > 1:
         lines.append("nodes: " + " + ".join(one.kind.name for one in measured) + "; servers are as slow as the slowest of them")
+    smallest = min(cells, key=lambda cell: cell.step_samples / cell.batch)
+    if smallest.step_samples < SMALL_STEP * smallest.batch:
+        lines.append(f"steps are smaller than the batch: with batch {smallest.batch} on {'+'.join(map(str, smallest.nodes_by_kind))} nodes, they have "
+                     f"{smallest.step_samples:.0f} images in the mean, because an epoch has only {smallest.images}")
     lines.append("time: and with the fastest and the slowest of the "
                  f"{WINDOWS} windows of the measurement" if any(cell.hours_low is not None for cell in cells) else
                  f"no low and high: fewer than 3 of {WINDOWS} windows had steps; measure for longer (--measure)")
@@ -227,10 +260,12 @@ def notes(options: argparse.Namespace, measured: Sequence[MeasuredKind], cells: 
 
 
 def table(options: argparse.Namespace, measured: Sequence[MeasuredKind], cells: Sequence[Cell]) -> str:
-    rows = [["batch", "nodes", "compute", "exchange", "samples/s", "time", "epochs in limit", "fits", "energy"]]
+    # Axes that nobody asked for have one value, and no column.
+    axes = [name for name in ("gpus", "images", "epochs") if getattr(options, name) not in (None, [None])]
+    rows = [["batch", *axes, "nodes", "compute", "exchange", "samples/s", "time", "epochs in limit", "fits", "energy"]]
     for cell in cells:
-        of_batch = [next(of for of in one.measured if of.batch == cell.batch) for one in measured]
-        rows.append([str(cell.batch), "+".join(map(str, cell.nodes_by_kind)),
+        of_batch = [found for one in measured if (found := one.of(cell.batch, cell.gpus)) is not None]
+        rows.append([str(cell.batch), *(str(getattr(cell, name)) for name in axes), "+".join(map(str, cell.nodes_by_kind)),
                      "/".join(f"{of.compute_s * 1e3:.1f}" for of in of_batch) + " ms",
                      "/".join(f"{of.exchange_s * 1e3:.2f}" for of in of_batch) + " ms",
                      f"{cell.samples_per_second:,.0f}", _interval(cell), f"{cell.epochs_within_limit:,.1f}",

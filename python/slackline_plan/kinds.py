@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Mapping, Optional, Sequence
 
-from slackline_plan.programs import Measured, PlanError, WrongUse
+from slackline_plan.programs import LONGER_MAX, Measured, PlanError, WrongUse
 from slackline_plan.windows import Spread
 
 ASK_S = 20.0
@@ -64,11 +64,11 @@ def measure_there(kind: Kind, command: Sequence[str], seconds: float) -> list[Me
     node = kind.nodes[0]
     srun = ["env", *(word for name in ASKED for word in ("-u", name)), "srun", f"--nodelist={node}", "--nodes=1", "--ntasks=1",
             "--mem=0", "--overlap", "--cpu-bind=none", "--export=ALL", "--mpi=none", *command]
+    longest = LONGER_MAX * seconds + START_S
     try:
-        done = subprocess.run(srun, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
-                              timeout=seconds + START_S)
+        done = subprocess.run(srun, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=longest)
     except subprocess.TimeoutExpired as late:
-        raise PlanError(f"{node}: the measuring run has not ended within {seconds + START_S:.0f} s") from late
+        raise PlanError(f"{node}: the measuring run has not ended within {longest:.0f} s") from late
     if done.returncode != 0:
         kind_of_error = WrongUse if done.returncode == 2 else PlanError
         raise kind_of_error(f"{node}: {done.stderr.strip() or f'srun has ended with exit code {done.returncode}'}")

@@ -145,8 +145,20 @@ class Detection(unittest.TestCase):
         summary = json.loads((self.root / "one" / "summary.json").read_text())
         self.assertEqual((summary["state"], summary["test_metric"], summary["samples"]), ("done", "map", 3 * 48))
         self.assertGreater(json.loads(reports[0])["map_50"], 0.02)
-        self.assertIn("is known by LibTorch alone", self.slackline("simulate", self.job, "--run-folder", self.root / "no",
-                                                                  "--no-gradients", code=1))
+        self.slackline("simulate", self.job, "--run-folder", self.root / "no", *flags, "simulation.compute_us_per_sample=100", "--no-gradients")
+        summary = json.loads((self.root / "no" / "summary.json").read_text())
+        self.assertEqual((summary["state"], summary["samples"]), ("done", 3 * 48))
+
+    def test_its_training_is_planned(self):
+        draw_shapes(self.shapes, "train", 48, 1)
+        draw_shapes(self.shapes, "val", 8, 2)
+        plan = ("plan", self.job, "--here", "--batch", "4", "--nodes", "1,2", "--measure", "4s")
+        (self.root / "module.pt").write_text("no module")
+        self.assertIn("cannot be read as a module", self.slackline(*plan, code=1))
+        torch.jit.script(TinyDetector()).save(self.root / "module.pt")
+        cells = json.loads(self.slackline(*plan, "--json"))["plan"]
+        self.assertEqual([cell["nodes"] for cell in cells], [1, 2])
+        self.assertGreater(cells[1]["samples_per_second"], 1.2 * cells[0]["samples_per_second"])
 
     def check_figures(self, module, report):
         """PyTorch, with the run's weights, finds what the run has found."""

@@ -57,15 +57,15 @@ if sys.argv[1] == "train":
     (run / "prometheus/targets.json").write_text(json.dumps(
         [{"targets": ["127.0.0.1:1"], "labels": {"role": "scheduler"}},
          {"targets": [f"127.0.0.1:{server.server_address[1]}"], "labels": {"role": "worker"}}]))
-    (run / "metrics.csv").write_text("time_s,samples\\n1,64\\n")
+    (run / "metrics.csv").write_text("time_s,step,samples\\n1,STEPS,64\\n")
     signal.sigwait({signal.SIGTERM})
     steps = STEPS
     energy = {"training": 500.0, "joules": 900.0} if settings.get("power.meter") == "true" else None
-    (run / "summary.json").write_text(json.dumps({"train_s": 2.5, "energy": energy, "worker_list": [
+    (run / "summary.json").write_text(json.dumps({"train_s": TRAINED_S, "energy": energy, "worker_list": [
         {"steps": steps, "samples": steps * step, "compute_seconds": steps * step * 1e-3, "wait_seconds": steps * 4e-3,
          "pushed_bytes": steps * 1e6, "pulled_bytes": steps * 1e6}]}))
     sys.exit(1)
-samples = 60000 * int(settings["training.epochs"])
+samples = min(int(settings.get("data.train_images_max", 60000)), 60000) * int(settings["training.epochs"])
 per_sample = float(settings["simulation.compute_us_per_sample"]) * 1e-6
 nodes = int(settings["cluster.workers"])
 if settings["simulation.classes"] != "[]":
@@ -84,9 +84,9 @@ class Plan(unittest.TestCase):
         self.root = pathlib.Path(root.name)
         self.install()
 
-    def install(self, steps=100, text=FAKE, looks=(), images=60000):
+    def install(self, steps=100, text=FAKE, looks=(), images=60000, trained_s=2.5):
         self.program = self.root / "slackline"
-        self.program.write_text(text.replace("STEPS", str(steps)).replace("LOOKS", repr(list(looks))).replace("IMAGES", str(images)))
+        self.program.write_text(text.replace("STEPS", str(steps)).replace("LOOKS", repr(list(looks))).replace("IMAGES", str(images)).replace("TRAINED_S", str(trained_s)))
         self.program.chmod(0o755)
 
     def run_plan(self, *arguments, code=0):
@@ -128,6 +128,12 @@ class Plan(unittest.TestCase):
         self.run_plan("--batch", "200", "--nodes", "4")
         self.assertAlmostEqual(float(self.calls("simulate")[0]["simulation.compute_us_per_sample"]), 1000)
 
+    def test_what_is_between_steps_counts(self):
+        # 100 steps of 50 images take 5.4 s: the worker waits for 10 s more.
+        self.install(images=50, trained_s=15.4)
+        self.run_plan("--batch", "200", "--nodes", "4")
+        self.assertAlmostEqual(float(self.calls("simulate")[0]["simulation.compute_us_per_sample"]), 3000)
+
     def test_what_older_programs_have_measured_is_of_the_batch(self):
         found = self.measured_file("old", 1)
         path = pathlib.Path(found.split("=")[1])
@@ -136,6 +142,37 @@ class Plan(unittest.TestCase):
         path.write_text(json.dumps(text))
         self.run_plan("--batch", "100", "--kind", found, "--nodes", "1")
         self.assertAlmostEqual(float(self.calls("simulate")[0]["simulation.compute_us_per_sample"]), 1000)
+
+    def test_images_and_epochs_are_axes(self):
+        found = json.loads(self.run_plan("--json", "--batch", "100", "--nodes", "1", "--images", "6000,60000,600000", "--epochs", "10,30"))
+        self.assertEqual(len(self.calls("train")), 1)
+        self.assertEqual([(cell["images"], cell["epochs"]) for cell in found["plan"]],
+                         [(images, epochs) for images in (6000, 60000, 600000) for epochs in (10, 30)])
+        # 1 ms an image. The job has 60,000 of them: with more, epochs take longer in proportion.
+        for cell in found["plan"]:
+            self.assertAlmostEqual(cell["hours"], cell["images"] * cell["epochs"] * 1e-3 / 3600)
+            self.assertAlmostEqual(cell["samples_per_second"], 1000)
+        text = self.run_plan("--batch", "100", "--nodes", "1", "--images", "6000,600000", "--epochs", "30")
+        self.assertRegex(text, r"batch +images +epochs +nodes +compute")
+        self.assertRegex(text, r"100 +600000 +30 +1 +100.0 ms")
+
+    def test_each_number_of_gpus_is_measured(self):
+        found = json.loads(self.run_plan("--json", "--batch", "100,200", "--gpus", "1,4", "--nodes", "2"))
+        self.assertEqual([(call["training.batch_size"], call["worker.devices"]) for call in self.calls("train")],
+                         [("100", "[cuda:0]"), ("100", "[cuda:0, cuda:1, cuda:2, cuda:3]"), ("200", "[cuda:0]"),
+                          ("200", "[cuda:0, cuda:1, cuda:2, cuda:3]")])
+        self.assertEqual([(cell["batch"], cell["gpus"]) for cell in found["plan"]], [(100, 1), (100, 4), (200, 1), (200, 4)])
+        path = self.root / "node.json"
+        path.write_text(self.run_plan("--measure-only", "--batch", "100", "--gpus", "1,4"))
+        self.assertRegex(self.run_plan("--batch", "100", "--gpus", "4", "--kind", f"a={path}", "--nodes", "2"), r"100 +4 +2 +100.0 ms")
+        self.assertIn("--kind a: found no batch 100 with 2 GPUs; allowed are batch 100 with 1 GPU, batch 100 with 4 GPUs",
+                      self.run_plan("--batch", "100", "--gpus", "2", "--kind", f"a={path}", "--nodes", "2", code=2))
+
+    def test_a_plan_says_where_steps_are_smaller_than_the_batch(self):
+        self.assertNotIn("smaller than the batch", self.run_plan("--batch", "100", "--nodes", "1"))
+        self.install(text=FAKE.replace('"steps": samples / batch', '"steps": samples / 40'))
+        self.assertIn("* steps are smaller than the batch: with batch 100 on 4 nodes, they have 40 images in the mean, because an "
+                      "epoch has only 60000", self.run_plan("--batch", "100", "--nodes", "4"))
 
     def test_a_link_has_the_latency_of_the_job(self):
         self.run_plan("--batch", "100", "--nodes", "4", "--gbit-per-s", "10")
@@ -234,7 +271,7 @@ class Plan(unittest.TestCase):
         self.assertIn("--nodes: found 3; allowed is a number of nodes of each kind, such as 1+1: fast + slow",
                       self.run_plan(*both, "--nodes", "3", code=2))
         self.assertIn("--nodes: found 1+2; allowed is a number of nodes", self.run_plan("--batch", "100", "--nodes", "1+2", code=2))
-        self.assertIn("--kind fast: found no batch of 7; allowed are 100",
+        self.assertIn("--kind fast: found no batch 7; allowed are batch 100",
                       self.run_plan("--batch", "7", "--kind", fast, "--nodes", "1", code=2))
         self.assertIn("--kind: found 'x'; allowed is NAME=FILE", self.run_plan("--batch", "7", "--kind", "x", "--nodes", "1", code=2))
         self.assertIn("--kind x: cannot read /nowhere: ",
@@ -269,7 +306,7 @@ class Plan(unittest.TestCase):
 
     def test_too_few_steps_are_no_measurement(self):
         self.install(steps=2)
-        self.assertIn("batch 100: found 2 steps in 0 s; allowed are at least 5",
+        self.assertIn("batch 100: found 2 steps in 2 s; allowed are at least 5",
                       self.run_plan("--batch", "100", "--nodes", "1", code=1))
 
     def test_a_job_that_cannot_be_trained_says_why(self):
