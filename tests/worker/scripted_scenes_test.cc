@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/jit/api/module.h>
+#include <torch/csrc/jit/frontend/resolver.h>
+#include <torch/csrc/jit/frontend/sugared_value.h>
+#include <torch/library.h>
 
 #include "absl/strings/str_cat.h"
 #include "tests/images/test_data.h"
@@ -10,6 +13,27 @@
 
 namespace slackline::worker::scripted_scenes_test {
 namespace {
+
+// An operator without a gradient, as torchvision's library has some, and one that is made of others.
+at::Tensor Doubled(const at::Tensor& values) {
+  const at::AutoDispatchBelowADInplaceOrView below;
+  return values * 2;
+}
+at::Tensor Tripled(const at::Tensor& values) { return values * 3; }
+TORCH_LIBRARY(slackline_scenes, library) {
+  library.def("doubled(Tensor values) -> Tensor");
+  library.def("tripled(Tensor values) -> Tensor", &Tripled);
+}
+TORCH_LIBRARY_IMPL(slackline_scenes, CPU, library) { library.impl("doubled", &Doubled); }
+
+// Makes them known to a module's source as `operators`.
+struct WithOperators : torch::jit::NativeResolver {
+  std::shared_ptr<torch::jit::SugaredValue> resolveValue(const std::string& name, torch::jit::GraphFunction& method,
+                                                         const torch::jit::SourceRange& place) override {
+    if (name == "operators") return std::make_shared<torch::jit::BuiltinModule>("slackline_scenes");
+    return NativeResolver::resolveValue(name, method, place);
+  }
+};
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -63,7 +87,7 @@ class ScriptedScenesTest : public ::testing::Test {
   absl::StatusOr<std::unique_ptr<Model>> Make(const std::string& source, LossKind loss = LossKind::kModel) {
     torch::jit::Module module("Detector");
     module.register_parameter("weight", at::ones({1}) * 2, /*is_buffer=*/false);
-    module.define(source);
+    module.define(source, std::make_shared<WithOperators>());
     const std::string path = folder_ / "module.pt";
     module.save(path);
     ModelSpec spec;
@@ -136,6 +160,24 @@ TEST_F(ScriptedScenesTest, WhatIsReturnedWronglyIsNamed) {
       "    return self.weight * 2\n");
   ASSERT_TRUE(outputs.ok()) << outputs.status();
   EXPECT_THAT(std::string((*outputs)->Detect({WithObject(true)}).status().message()), HasSubstr("expected is a list"));
+}
+
+TEST_F(ScriptedScenesTest, OperatorsWithoutAGradientAreRefused) {
+  const auto step = [&](const std::string& loss) {
+    const auto model =
+        Make("def forward(self, images: List[Tensor], targets: Optional[List[Dict[str, Tensor]]]):\n    return " +
+             loss + "\n");
+    const std::vector<images::Scene> scenes = {WithObject(true)};
+    const std::vector<int64_t> labels(1);
+    return (*model)->Step({.images = {}, .labels = labels, .scenes = scenes}).status();
+  };
+  // The second term's gradient reaches the weight.
+  const absl::Status refused = step("(operators.doubled(self.weight) + self.weight).sum()");
+  EXPECT_THAT(
+      std::string(refused.message()),
+      HasSubstr("the operator slackline_scenes::doubled has no gradient, so the parameters before it would not learn"));
+  EXPECT_EQ(step("(operators.doubled(self.weight.detach()) + self.weight).sum()"), absl::OkStatus());
+  EXPECT_EQ(step("operators.tripled(self.weight).sum()"), absl::OkStatus());
 }
 
 TEST_F(ScriptedScenesTest, TargetsThatMayNotBeNoneAreRefused) {

@@ -15,6 +15,7 @@
 #include "common/base/check.h"
 #include "worker/model/layout_builder.h"
 #include "worker/model/networks/scripted_scenes.h"
+#include "worker/model/networks/torchvision_gradients.h"
 
 namespace slackline::worker {
 namespace {
@@ -202,6 +203,7 @@ class ScriptedNetwork final : public Network {
 }  // namespace
 
 absl::Status LoadLibraries(const std::vector<std::string>& files) {
+  if (!files.empty()) RegisterTorchvisionGradients();
   for (const std::string& file : files) {
     // As torch.ops.load_library does: operators make themselves known as they are loaded.
     if (::dlopen(file.c_str(), RTLD_NOW | RTLD_GLOBAL) != nullptr) continue;

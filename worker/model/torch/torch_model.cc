@@ -32,6 +32,7 @@
 #include "worker/model/torch/backward_watch.h"
 #include "worker/model/torch/batch_copies.h"
 #include "worker/model/torch/graph_recorder.h"
+#include "worker/model/torch/missing_gradients.h"
 #include "worker/model/torch/recorded_step.h"
 #include "worker/model/torch/score.h"
 
@@ -244,6 +245,7 @@ RecordedStep::Outputs TorchModel::PassScenes(absl::Span<const images::Scene> sce
 RecordedStep::Outputs TorchModel::Backward(const at::Tensor& made, const at::Tensor& loss, const Order& order,
                                            const Ready& ready) {
   if (absl::Status all = AwaitAll(order.arrival); !all.ok()) throw ArrivalFailed(std::move(all));
+  const MissingGradients refused;
   watch_.Begin(ready);
   (order.loss_scale == 1 ? loss : loss * order.loss_scale).backward();
   watch_.End();
