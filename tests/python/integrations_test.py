@@ -1,4 +1,4 @@
-"""Trainers of other libraries as workers: the examples, which make their models and data themselves.
+"""The examples, which make their models and data themselves: most are trainers of other libraries as workers.
 
     integrations_test.py --programs BIN_FOLDER --package FOLDER --examples FOLDER [TEST...]
 
@@ -55,6 +55,9 @@ class Integrations(launch_test.Launched):
         for name in ("worker-1", "worker-2"):
             self.assertIn("steps: training is complete", self.log(run, name), run.diagnosis())
         self.assertGreater(self.accuracy(run), least, run.diagnosis())
+
+    def test_captions(self):
+        self.check("captions.py", "captions.yaml", 0.8)
 
     @needs("transformers")
     @needs("accelerate")
