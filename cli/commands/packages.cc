@@ -3,10 +3,12 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <vector>
@@ -14,6 +16,7 @@
 #include "absl/algorithm/container.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/match.h"
 #include "cli/base/complain.h"
 #include "cli/base/python_package.h"
 #include "cli/base/sibling.h"
@@ -39,15 +42,35 @@ int RunPackage(const char* package, const std::string& python, const std::vector
   return kExitWrongUse;
 }
 
+// Takes --python and its value out of the words before "--"; returns the value, or an empty text.
+std::string TakePython(std::vector<std::string>& words) {
+  const auto end = absl::c_find(words, "--");
+  const auto found = std::find_if(words.begin(), end, [](const std::string& word) {
+    return word == "--python" || absl::StartsWith(word, "--python=");
+  });
+  if (found == end) return "";
+  const bool apart = *found == "--python";
+  // The package says what is missing.
+  if (apart && std::next(found) == end) return "";
+  std::string python = apart ? *std::next(found) : found->substr(found->find('=') + 1);
+  words.erase(found, std::next(found, apart ? 2 : 1));
+  return python;
+}
+
 // Adds a command whose options, --help too, are those of a Python package.
 AddedCommand AddPackage(CLI::App& app, const char* name, const char* what, const char* package) {
   const auto python = std::make_shared<std::string>();
   CLI::App* command = app.add_subcommand(name, what);
   command->set_help_flag();
-  command->allow_extras();
+  // Words behind the first one that is unknown here stay as they are, also "--".
+  command->prefix_command();
   command->add_option("--python", *python, "Python interpreter. Default: that of the build, or python3")
       ->type_name("PROGRAM");
-  return {command, [=] { return RunPackage(package, *python, command->remaining()); }};
+  return {command, [=] {
+            std::vector<std::string> words = command->remaining();
+            const std::string behind = TakePython(words);
+            return RunPackage(package, behind.empty() ? *python : behind, words);
+          }};
 }
 
 int Simulate(const std::vector<std::string>& arguments) {

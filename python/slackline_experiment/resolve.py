@@ -28,7 +28,10 @@ class ResolvedCell:
 
 
 # Of a job: what counts from the file that it is in.
-PATHS = (("data", "path"), ("data", "cache", "folder"), ("checkpoint", "folder"), ("security", "folder"), ("security", "token_file"))
+PATHS = (("data", "path"), ("data", "cache", "folder"), ("model", "weights"), ("checkpoint", "folder"), ("security", "folder"),
+         ("security", "token_file"))
+# In a setting: the number of the repeat.
+REPEAT = "%r"
 
 
 def write_inline_job(job: InlineJob, folder: Path) -> Path:
@@ -83,13 +86,14 @@ def resolve(experiment: Experiment, slackline: Path, to_run: bool = True) -> lis
             overrides = tuple(overrides_of({**inline_overrides(experiment), **script_overrides(experiment, cell), **cell.sets}))
             # Images and model of a script are its own: nothing is known of them here.
             here = ["--for", cell.run] if to_run and experiment.script is None else []
-            checks = [_check(slackline, ["check", str(job), *here, *overrides, *on_fold(experiment.folds, 1)])]
+            checks = [_check(slackline, ["check", str(job), *here, *of_repeat(overrides, experiment.folds, 1)])]
             if checks[0].returncode == 0 and cell.run == "simulate":
                 # Not everything that can be trained can be simulated.
-                checks.append(_check(slackline, ["simulate", str(job), "--check", *overrides]))
-            for repeat in range(2, len(experiment.folds) + 1):
+                checks.append(_check(slackline, ["simulate", str(job), "--check", *of_repeat(overrides, (), 1)]))
+            differing = experiment.repeats if names_repeat(overrides) else len(experiment.folds)
+            for repeat in range(2, differing + 1):
                 if checks[-1].returncode == 0:
-                    checks.append(_check(slackline, ["check", str(job), *here, *overrides, *on_fold(experiment.folds, repeat)]))
+                    checks.append(_check(slackline, ["check", str(job), *here, *of_repeat(overrides, experiment.folds, repeat)]))
             if checks[-1].returncode == 0:
                 resolved.append(_resolved(experiment, cell, overrides, checks[0].stdout))
             else:
@@ -104,6 +108,15 @@ def resolve(experiment: Experiment, slackline: Path, to_run: bool = True) -> lis
 def on_fold(folds: Sequence[Path], repeat: int) -> list[str]:
     """What a repeat, from 1 on, sets to be on its part of the images."""
     return overrides_of({"data.path": str(folds[(repeat - 1) % len(folds)])}) if folds else []
+
+
+def names_repeat(overrides: Sequence[str]) -> bool:
+    return any(REPEAT in word for word in overrides)
+
+
+def of_repeat(overrides: Sequence[str], folds: Sequence[Path], repeat: int) -> list[str]:
+    """A cell's settings in one repeat, from 1 on."""
+    return [*(word.replace(REPEAT, str(repeat)) for word in overrides), *on_fold(folds, repeat)]
 
 
 def _check(slackline: Path, arguments: Sequence[str]) -> "subprocess.CompletedProcess[str]":
@@ -123,7 +136,7 @@ def _resolved(experiment: Experiment, cell: Cell, overrides: tuple[str, ...], te
     seed = job.get("seed", 1) if isinstance(job, dict) else None
     if not isinstance(seed, int):
         raise Wrong(f"cell {cell.id}: `slackline check` printed no job with a whole number as seed")
-    parts = [cell.run, *lines, *map(str, experiment.folds[1:])]
+    parts = [cell.run, *lines, *map(str, experiment.folds[1:]), *(word for word in overrides if REPEAT in word)]
     if experiment.script is not None:
         text = hashlib.sha256(experiment.script.path.read_bytes()).hexdigest()
         parts += [str(experiment.script.path), text, experiment.script.python, *experiment.script.arguments]

@@ -102,8 +102,10 @@ def collect(experiment: Experiment, cells: Sequence[ResolvedCell], store: Store)
 
 def _collect_one(experiment: Experiment, run: Run, store: Store) -> Result:
     result = Result(run.cell.cell, run.repeat, run.seed, run.fold, "missing", "it was not run, or not to its end",
-                    str(store.log(run).relative_to(store.root)))
-    failure = store.failure(run)
+                    str(store.last_log(run).relative_to(store.root)))
+    failure, job = store.failure(run), store.slurm_job(run)
+    if job is not None:
+        result.reason = f"SLURM job {job} has left no result yet"
     if failure is not None:
         result.state, result.reason = "failed", failure
     elif store.is_complete(run):

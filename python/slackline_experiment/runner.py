@@ -14,7 +14,7 @@ from slackline_experiment import run_folder
 from slackline_experiment.child import Child
 from slackline_experiment.definition import Script
 from slackline_experiment.progress import Progress
-from slackline_experiment.resolve import on_fold
+from slackline_experiment.resolve import of_repeat
 from slackline_experiment.store import Run, Store
 
 # A run that is told to stop has this long; asked once more, the second span; then it is killed.
@@ -39,8 +39,8 @@ class Plan:
 
     def command(self, run: Run, folder: Path) -> list[str]:
         start = [run.cell.cell.run] if self.script is None else ["launch", str(self.script.path)]
-        command = [str(self.slackline), *start, str(self.job), *run.cell.overrides, *on_fold(run.cell.folds, run.repeat),
-                   "--set", f"seed={run.seed}", "--run-folder", str(folder)]
+        command = [str(self.slackline), *start, str(self.job), *of_repeat(run.cell.overrides, run.cell.folds, run.repeat), "--set",
+                   f"seed={run.seed}", "--run-folder", str(folder)]
         if self.script is not None:
             command += ["--python", self.script.python, "--", *self.script.arguments]
         return command
@@ -122,11 +122,12 @@ class Runner:
     def _end(self, child: Child, progress: Progress) -> None:
         self._children.remove(child)
         failure = self._failure(child)
-        self._store.record(child.run, child.wall_s, failure)
         if failure:
+            self._store.record_failure(child.run, failure)
             self._outcome.failed.append(child.run)
             progress.ended(child.run, child.wall_s, f"FAILED ({failure}); its log: {self._store.log(child.run)}")
             return
+        self._store.record(child.run, child.wall_s)
         self._outcome.done += 1
         progress.finished.append((child.run, child.wall_s))
         data = run_folder.read(self._store.run_folder(child.run))

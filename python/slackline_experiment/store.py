@@ -1,7 +1,7 @@
 """The output folder: where each run lies, and what experiment.lock.json remembers of it.
 
     cells/CELL/REPEAT/       run folder
-    cells/CELL/REPEAT.log    what the run printed
+    cells/CELL/REPEAT.log    what the run printed; a SLURM job prints into submit/ of the run folder
     experiment.lock.json     of each cell: its fingerprint, and how long its runs took or why they failed
 """
 
@@ -9,6 +9,7 @@ import fcntl
 import json
 import os
 import shutil
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Iterable, Optional
@@ -79,12 +80,16 @@ class Store:
         beside.write_text(text + "\n", encoding="utf-8")
         beside.replace(self._lock_path)
 
+    def has_changed(self, resolved: ResolvedCell) -> bool:
+        """True if runs that are there are of another job."""
+        known = self._cells.get(resolved.cell.id)
+        return known is None or known["fingerprint"] != resolved.fingerprint
+
     def adopt(self, cells: Iterable[ResolvedCell]) -> list[str]:
         """Removes the runs of cells that have changed since, and returns the ids of these cells."""
         changed = []
         for resolved in cells:
-            known = self._cells.get(resolved.cell.id)
-            if known and known["fingerprint"] == resolved.fingerprint:
+            if not self.has_changed(resolved):
                 continue
             folder = self.root / "cells" / resolved.cell.id
             if folder.exists():
@@ -116,18 +121,52 @@ class Store:
         failure: Optional[str] = known["failed"].get(str(run.repeat))
         return failure
 
+    def slurm_jobs(self, cell: str) -> dict[int, str]:
+        """Numbers of the SLURM jobs as which runs of this cell were last submitted, by repeat; those with a result are left out."""
+        folders = [path for path in (self.root / "cells" / cell).glob("*") if path.name.isdigit()]
+        jobs = {int(folder.name): _slurm_job(folder) for folder in folders if run_folder.read_state(folder) != "done"}
+        return {repeat: job for repeat, job in jobs.items() if job is not None}
+
+    def slurm_job(self, run: Run) -> Optional[str]:
+        return _slurm_job(self.run_folder(run))
+
+    def submitters(self) -> set[int]:
+        """Users who have submitted runs as SLURM jobs, and this one."""
+        return {os.getuid(), *(path.stat().st_uid for path in self.root.glob("cells/*/*/submit/job-id"))}
+
+    def last_log(self, run: Run) -> Path:
+        """What its newest attempt printed."""
+        outputs = sorted(self.run_folder(run).glob("submit/slurm-*.out"), key=lambda path: path.stat().st_mtime)
+        return outputs[-1] if outputs else self.log(run)
+
     def make_room(self, run: Run) -> None:
-        """What an earlier attempt left is removed."""
-        shutil.rmtree(self.run_folder(run), ignore_errors=True)
+        """What an earlier attempt left is removed, but for its log."""
         self.log(run).parent.mkdir(parents=True, exist_ok=True)
+        with suppress(FileNotFoundError, shutil.SameFileError):
+            shutil.copyfile(self.last_log(run), self.log(run))
+        shutil.rmtree(self.run_folder(run), ignore_errors=True)
         self._cells[run.cell.cell.id]["wall_s"].pop(str(run.repeat), None)
         self._cells[run.cell.cell.id]["failed"].pop(str(run.repeat), None)
         self._write_lock()
 
-    def record(self, run: Run, wall_s: float, failure: str = "") -> None:
-        cell = self._cells[run.cell.cell.id]
-        if failure:
-            cell["failed"][str(run.repeat)] = failure
-        else:
-            cell["wall_s"][str(run.repeat)] = round(wall_s, 3)
+    def forget_failure(self, run: Run) -> None:
+        if self._cells[run.cell.cell.id]["failed"].pop(str(run.repeat), None) is not None:
+            self._write_lock()
+
+    def record(self, run: Run, wall_s: float) -> None:
+        """Records a run that ended well."""
+        self._cells[run.cell.cell.id]["wall_s"][str(run.repeat)] = round(wall_s, 3)
         self._write_lock()
+
+    def record_failure(self, run: Run, failure: str) -> None:
+        self._cells[run.cell.cell.id]["failed"][str(run.repeat)] = failure
+        self._write_lock()
+
+
+def _slurm_job(folder: Path) -> Optional[str]:
+    """Number that `slackline slurm submit` left in a run folder."""
+    try:
+        number = (folder / "submit" / "job-id").read_text(encoding="utf-8").strip()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return number if number.isdigit() else None

@@ -79,6 +79,12 @@ class CommandLine(unittest.TestCase):
         self.assertEqual(
             result.stdout, f"{[sys.executable, '--slackline', str(program), 'a.yaml', '--jobs', '2', '--report']}\n")
 
+    def test_words_after_two_dashes_stay_as_they_are(self):
+        program = self.install()
+        given = ("a.yaml", "--slurm", f"--python={sys.executable}", "--", "--nodes=1", "--python", "x", ":", "--nodes=2")
+        self.assertEqual(self.run_slackline(*given, program=program).stdout,
+                         f"{[sys.executable, '--slackline', str(program), *given[:2], *given[3:]]}\n")
+
     def test_it_is_found_through_a_link_to_the_program(self):
         link = self.root / "link"
         link.symlink_to(self.install())

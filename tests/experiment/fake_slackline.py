@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Stands in for the `slackline` program: understands check, train, launch, simulate and --version, and writes run folders.
+"""Stands in for the `slackline` program: understands check, train, launch, simulate, slurm submit and --version, and writes run folders.
 
 Its job file is flat: dotted keys with values. Settings of its own, which a job never has, steer it:
   fake.refuse    check fails with this text
@@ -11,7 +11,9 @@ Its job file is flat: dotted keys with values. Settings of its own, which a job 
   fake.objects    what was measured is mean average precision
   fake.unmetered  summary.json has no energy
   fake.break     a field of summary.json gets a wrong type
-Every call is a line of calls.log in the folder of the job file.
+  fake.not_submitted  slurm submit fails with this text
+Every call is a line of calls.log in the folder of the job file. A job that was submitted is a line of `queue` in the folder in which
+the program runs, as squeue shows it, and its job is in submit/job.json of the run folder.
 """
 import json
 import math
@@ -108,6 +110,36 @@ def write_run(job, mode, folder):
     (folder / "summary.json").write_text(json.dumps(summary))
 
 
+def submit(arguments):
+    """`slackline slurm submit`: the queue grows by a pending job."""
+    end = arguments.index("--")
+    words, sbatch = arguments[:end], arguments[end + 1:]
+    flags = [word for word in words if word in ("--dry-run", "--resume", "--no-requeue") or word.startswith("--srun-option=")]
+    words = [word for word in words if word not in flags]
+    path = None if "--resume" in flags else pathlib.Path(words.pop(0))
+    values = {name: words[words.index(name) + 1] for name in ("--stop-before", "--interface") if name in words}
+    for name in values:
+        del words[words.index(name):words.index(name) + 2]
+    overrides, folder = options_of(words)
+    stored = folder / "submit" / "job.json"
+    job = json.loads(stored.read_text()) if path is None else read_job(path, overrides)
+    if "fake.not_submitted" in job and "--dry-run" not in flags:
+        sys.exit(job["fake.not_submitted"])
+    if "--dry-run" in flags:
+        print(f"#!/bin/bash\nexec slackline slurm run {folder}")
+        return
+    with pathlib.Path("calls.log").open("a+") as calls:
+        calls.seek(0)
+        number = 1 + sum('"mode": "submit"' in line for line in calls)
+        calls.write(json.dumps({"mode": "submit", "job": job, "flags": flags, "values": values, "sbatch": sbatch, "number": number}) + "\n")
+    stored.parent.mkdir(parents=True, exist_ok=path is None)
+    stored.write_text(json.dumps(job))
+    (folder / "submit" / "job-id").write_text(f"{number}\n")
+    with pathlib.Path("queue").open("a") as queue:
+        queue.write(f"{number}|PENDING|Priority\n")
+    print(f"Submitted job {number}; run folder {folder}")
+
+
 def wait_for_interrupt(folder, deaf):
     """Until SIGINT, which is blocked since the start, or ten minutes; a deaf run takes no notice."""
     (folder / "hanging.new").write_text(str(os.getpid()))
@@ -121,6 +153,9 @@ def wait_for_interrupt(folder, deaf):
 def main():
     if sys.argv[1:] == ["--version"]:
         print("slackline 9.9.9 (fake)")
+        return
+    if sys.argv[1:3] == ["slurm", "submit"]:
+        submit(sys.argv[3:])
         return
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
     script = None

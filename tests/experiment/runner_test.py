@@ -91,6 +91,16 @@ class Running(ExperimentTest):
         self.write("folds: [one, three]\nrepeats: 4\n", TRAINED)
         self.assertIn("its job has changed", self.run_experiment().stdout)
 
+    def test_a_setting_may_name_the_repeat(self):
+        self.write("grid: {model.weights: [first/%r/w, second/%r/w]}\nrepeats: 2\n", TRAINED)
+        self.run_experiment()
+        self.assertEqual([call["job"]["model.weights"] for call in self.calls()],
+                         ["first/1/w", "second/1/w", "first/2/w", "second/2/w"])
+        # In its first repeat, this one is the same job.
+        self.write("grid: {model.weights: [first/1/w, second/%r/w]}\nrepeats: 2\n", TRAINED)
+        self.run_experiment()
+        self.assertEqual([call["job"]["model.weights"] for call in self.calls()[4:]], ["first/1/w", "first/1/w"])
+
     def test_real_and_simulated_runs_stand_side_by_side(self):
         self.write("grid: {run: [train, simulate], optimizer.lr: [0.1]}\n")
         self.run_experiment()
@@ -144,11 +154,12 @@ class Running(ExperimentTest):
         self.assertIn("trial.yaml:6: this", self.run_experiment(code=2).stderr)
 
     def test_an_inline_job_keeps_its_values(self):
-        self.write("job:\n  optimizer.lr: 0.7\n  data: {path: here}\n", "run: train\nplots: [staleness]\n")
+        self.write("job:\n  optimizer.lr: 0.7\n  data: {path: here}\n  model: {weights: w}\n", "run: train\nplots: [staleness]\n")
         self.run_experiment()
         call = json.loads((self.out / "calls.log").read_text())
         self.assertEqual(call["job"]["optimizer.lr"], 0.7)
         self.assertEqual(call["job"]["data.path"], str(self.root.resolve() / "here"))
+        self.assertEqual(call["job"]["model.weights"], str(self.root.resolve() / "w"))
 
     def test_several_simulated_runs_at_a_time_give_the_same_results(self):
         self.write(TWO_BY_TWO)

@@ -422,6 +422,27 @@ class Slurm(unittest.TestCase):
         for task in "35":
             self.assertIn(f"\nseed: {task}\n", (job.folder / task / "job.yaml").read_text())
 
+    def test_an_experiment_submits_its_runs_and_collects_their_results(self):
+        self.write(SMALL.replace("epochs: 4", "epochs: 1"))
+        (self.root / "trial.yaml").write_text("job: job.yaml\nrun: train\ngrid: {consistency.mode: [bsp, ssp]}\nplots: [accuracy-epochs]\n")
+        command = ("experiment", "trial.yaml", "--slurm")
+        said = self.slackline(*command, "--", "--nodes=2", "--time=10", "--hold")
+        first, second = re.findall(r"mode-\w+/1: submitted as SLURM job (\d+)", said)
+        said = self.slackline(*command, "--", "--nodes=2", "--time=10")
+        self.assertEqual(re.findall(r"SLURM job (\d+) is PENDING \(JobHeldUser\)", said), [first, second])
+        CLUSTER.run("scancel", first)
+        CLUSTER.run("scontrol", "release", second)
+        # What was cancelled is submitted again, and what waits or runs is not.
+        said = self.slackline(*command, "--wait", "--", "--nodes=2", "--time=10")
+        self.assertIn(f"mode-bsp/1: FAILED (SLURM job {first} ended without a result)", said)
+        self.assertRegex(said, r"mode-bsp/1: submitted as SLURM job \d+\n")
+        self.assertNotIn("mode-ssp/1: submitted", said)
+        results = (self.root / "experiments/trial/results.csv").read_text().splitlines()
+        rows = [dict(zip(results[0].split(","), line.split(","))) for line in results[1:]]
+        self.assertEqual([(row["consistency.mode"], row["state"], row["workers"]) for row in rows], [("bsp", "done", "2"), ("ssp", "done", "2")])
+        self.assertTrue(all(float(row["test_accuracy"]) > 0.5 for row in rows), rows)
+        self.assertIn("2 of 2 runs are complete.", self.slackline(*command))
+
     def test_a_preempted_task_of_an_array_goes_on_with_its_backups(self):
         array = self.submit("--set", "durability.mode=replicated", yaml=self.epochs(100000), sbatch=("--nodes=4", "--time=10", "--array=7"))
         job = Submitted(array.number, array.folder / "7")
