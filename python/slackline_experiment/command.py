@@ -67,7 +67,7 @@ def list_cells(experiment: Experiment, cells: Sequence[resolve.ResolvedCell], co
         seeds = f"seed {one.seed}" if last == one.seed else f"seeds {one.seed} to {last}"
         say(f"{number:4}  {one.cell.id}  ({cell_name(one.cell)}; {seeds})")
     say(f"{len(cells)} cells x {experiment.repeats} repeats = {len(cells) * experiment.repeats} runs "
-        f"of {' and '.join(f'`slackline {run}`' for run in commands)}. All jobs are valid; nothing was run.")
+        f"of {' and '.join(f'`{command}`' for command in experiment.commands)}. All jobs are valid; nothing was run.")
 
 
 def run_all(experiment: Experiment, cells: Sequence[resolve.ResolvedCell], options: argparse.Namespace,
@@ -83,7 +83,8 @@ def plan_of(experiment: Experiment, options: argparse.Namespace, folder: Path) -
     job = experiment.job
     if isinstance(job, InlineJob):
         job = resolve.write_inline_job(job, folder)
-    return runner.Plan(options.slackline, job, options.jobs, options.keep_going, experiment.cool_down_s, experiment.script)
+    return runner.Plan(options.slackline, job, options.jobs, options.keep_going, experiment.cool_down_s, experiment.script,
+                       experiment.plain, experiment.profiled)
 
 
 def adopt(cells: Sequence[resolve.ResolvedCell], place: store.Store) -> None:

@@ -155,6 +155,8 @@ def as_results(runs: Sequence[FoundRun], name: str, target_accuracy: Optional[fl
     seeds = {label: [run.settings.get("seed") for run in of] for label, of in by_label.items()}
     comparisons = tuple((cell, first) for cell in others if seeds[cell.id] == seeds[first.id])
     plots = plot_specs.defaults((axis,), target_accuracy is not None)
+    if any(run.data.power is not None for run in runs):
+        plots = (*plots, plot_specs.complete(plot_specs.PlotSpec("power"), (axis,)))
     loss = plot_specs.complete(plot_specs.PlotSpec("loss-time"), (axis,))
     experiment = Experiment(
         file=Path(), name=name, about="", job=Path(), run=first.run, fixed={}, axes=(axis,), cells=tuple(cells.values()),

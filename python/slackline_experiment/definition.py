@@ -2,7 +2,7 @@
 
 import re
 import shutil
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Callable, Mapping, Optional, Union
 
@@ -12,8 +12,8 @@ from slackline_experiment import grid, plot_specs, schema
 from slackline_experiment.document import Mistakes, Wrong, compose, describe, entries, items, value_of
 
 KEYS = ("name", "about", "job", "run", "set", "grid", "exclude", "include", "repeats", "folds", "cool_down_s",
-        "target_accuracy", "compare", "plots", "script", "python", "arguments")
-RUNS = ("simulate", "train")
+        "target_accuracy", "compare", "baseline", "profiled", "plots", "plain", "script", "python", "arguments")
+RUNS = ("simulate", "train", "plain")
 REPEATS_MAX = 1000
 CELLS_MAX = 10000
 COOL_DOWN_S_MAX = 3600
@@ -57,6 +57,12 @@ class Experiment:
     plots: tuple[plot_specs.PlotSpec, ...]
     # None: the workers are the program of Slackline.
     script: Optional[Script] = None
+    # What trains the cells with `run: plain`, without Slackline.
+    plain: Optional[Script] = None
+    # Points of the cells that speed-up, efficiency and EDP are measured by; empty: there are none.
+    baseline: Mapping[str, grid.Point] = field(default_factory=dict)
+    # Repeats of each cell, from the first on, whose workers record a trace.
+    profiled: int = 0
 
     @property
     def runs(self) -> set[str]:
@@ -66,7 +72,9 @@ class Experiment:
     @property
     def commands(self) -> list[str]:
         """The commands that run its cells."""
-        return sorted("launch" if run == "train" and self.script else run for run in self.runs)
+        names = {"train": "slackline launch" if self.script else "slackline train", "simulate": "slackline simulate",
+                 "plain": self.plain.path.name if self.plain else "plain"}
+        return [names[run] for run in sorted(self.runs)]
 
 
 class _Fields:
@@ -136,6 +144,8 @@ def _read_fields(path: Path, text: str, nodes: Mapping[str, yaml.Node], mistakes
     folds = _read_folds(path, nodes, mistakes)
     run = fields.get("run", "train", " or ".join(RUNS), lambda value: value in RUNS)
     cells = tuple(cell if cell.run else replace(cell, run=run) for cell in cells)
+    baseline = grid.read_baseline(nodes["baseline"], axes, cells, mistakes) if "baseline" in nodes else {}
+    repeats = _read_repeats(fields, len(folds))
     return Experiment(
         file=path,
         name=fields.get("name", path.stem, "a name of letters, digits, '-', '_' and '.'",
@@ -146,39 +156,65 @@ def _read_fields(path: Path, text: str, nodes: Mapping[str, yaml.Node], mistakes
         fixed=fixed,
         axes=axes,
         cells=cells,
-        repeats=_read_repeats(fields, len(folds)),
+        repeats=repeats,
         folds=folds,
         cool_down_s=fields.number("cool_down_s", 0, 0, COOL_DOWN_S_MAX),
         target_accuracy=target,
         comparisons=grid.read_comparisons(nodes["compare"], axes, cells, mistakes) if "compare" in nodes
-        else grid.default_comparisons(axes, cells),
-        plots=plot_specs.read(nodes["plots"], axes, target is not None, mistakes) if "plots" in nodes
+        else grid.default_comparisons(axes, cells, baseline),
+        plots=plot_specs.read(nodes["plots"], axes, plot_specs.Given(target is not None, bool(baseline)), mistakes) if "plots" in nodes
         else plot_specs.defaults(axes, target is not None),
-        script=_read_script(path, nodes, {cell.run for cell in cells}, mistakes))
+        script=_read_script(path, nodes, {cell.run for cell in cells}, mistakes),
+        plain=_read_plain(path, nodes, {cell.run for cell in cells}, mistakes),
+        baseline=baseline,
+        profiled=_read_profiled(fields, nodes, repeats, {cell.run for cell in cells}, mistakes))
 
 
 def _read_script(path: Path, nodes: Mapping[str, yaml.Node], runs: set[str], mistakes: Mistakes) -> Optional[Script]:
-    fields = _Fields(nodes, mistakes)
     if "script" not in nodes:
         for key in ("python", "arguments"):
-            if key in nodes:
+            if key in nodes and not (key == "python" and "plain" in nodes):
                 mistakes.add(nodes[key], f"{key}: found without script; allowed is both or neither")
         return None
-    script = path.parent / fields.text("script", "")
-    if not script.is_file():
-        mistakes.add(nodes["script"], f"script: found no file {script}; allowed is the path of a Python script")
     if "simulate" in runs:
         mistakes.add(nodes["script"], "script: found a cell with run: simulate; allowed is train: a simulation computes the models "
                                       "of Slackline")
+    arguments = grid.read_arguments(nodes["arguments"], "arguments", mistakes) if "arguments" in nodes else ()
+    return _script(path, "script", nodes, mistakes, arguments)
+
+
+def _script(path: Path, key: str, nodes: Mapping[str, yaml.Node], mistakes: Mistakes, arguments: tuple[str, ...] = ()) -> Script:
+    """The script that `key` names, with the interpreter of the file."""
+    fields = _Fields(nodes, mistakes)
+    script = path.parent / fields.text(key, "")
+    if not script.is_file():
+        mistakes.add(nodes[key], f"{key}: found no file {script}; allowed is the path of a Python script")
     # A name is looked for in $PATH; a path counts from this file.
     python = fields.text("python", "python3")
     found = shutil.which(str(path.parent / python) if "/" in python else python)
     if found is None:
-        mistakes.add(nodes.get("python", nodes["script"]), f"python: found no program {python}; allowed is a Python interpreter, by "
-                                                           "path or by its name in PATH")
-    arguments = fields.get("arguments", [], "a list of texts and numbers", lambda value: isinstance(value, list) and all(
-        isinstance(one, (str, int, float)) and not isinstance(one, bool) for one in value))
-    return Script(script.resolve(), str(Path(found).absolute()) if found else python, tuple(map(str, arguments)))
+        mistakes.add(nodes.get("python", nodes[key]), f"python: found no program {python}; allowed is a Python interpreter, by "
+                                                      "path or by its name in PATH")
+    return Script(script.resolve(), str(Path(found).absolute()) if found else python, arguments)
+
+
+def _read_plain(path: Path, nodes: Mapping[str, yaml.Node], runs: set[str], mistakes: Mistakes) -> Optional[Script]:
+    if "plain" not in nodes:
+        if "plain" in runs and not mistakes.found:
+            mistakes.add(nodes.get("grid", nodes["run"]), "found a cell with run: plain and no key plain; it names the script that trains "
+                                                          "the job without Slackline")
+        return None
+    if "plain" not in runs:
+        mistakes.add(nodes["plain"], "plain: found no cell with run: plain; allowed is the script of at least one")
+    return _script(path, "plain", nodes, mistakes)
+
+
+def _read_profiled(fields: _Fields, nodes: Mapping[str, yaml.Node], repeats: int, runs: set[str], mistakes: Mistakes) -> int:
+    profiled = int(fields.number("profiled", 0, 0, repeats, whole=True))
+    if profiled > 0 and ("train" not in runs or "script" in nodes):
+        mistakes.add(nodes["profiled"], "profiled: found no cell whose workers record a trace; allowed are cells with run: train, without "
+                                        "a script")
+    return profiled
 
 
 def _check_settings(nodes: Mapping[str, yaml.Node], fixed: Mapping[str, Any], axes: tuple[grid.Axis, ...],
@@ -187,6 +223,8 @@ def _check_settings(nodes: Mapping[str, yaml.Node], fixed: Mapping[str, Any], ax
         mistakes.add(nodes["set"], "set: found run, which is a key of the experiment itself")
     for axis in axes:
         keys = {key for point in axis.points for key in point.sets}
+        if "script" not in nodes and any(point.arguments for point in axis.points):
+            mistakes.add(nodes["grid"], f"grid.{axis.key}: found arguments without script; allowed is both or neither")
         for point in axis.points:
             if point.sets.get(grid.RUN_KEY, RUNS[0]) not in RUNS:
                 mistakes.add(nodes["grid"], f"grid.{axis.key}: found run {point.sets[grid.RUN_KEY]}; allowed is "

@@ -12,6 +12,7 @@ import yaml
 from slackline_experiment.document import Mistakes, as_text, describe, entries, items, value_of
 
 ID_LENGTH_MAX = 100
+DEVICES_MAX = 1_000_000
 # What an axis may set beside the fields of the job.
 RUN_KEY = "run"
 
@@ -24,6 +25,10 @@ class Point:
     sets: Mapping[str, Any]
     # Of an axis of numbers: where it stands in a plot.
     number: Optional[float] = None
+    # On how many devices it trains, for the efficiency; None: on as many as there are workers.
+    devices: Optional[int] = None
+    # For the script, behind those of the experiment.
+    arguments: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -51,6 +56,14 @@ class Cell:
     # simulate or train, where the grid says so; else the experiment's.
     run: str = ""
 
+    @property
+    def devices(self) -> Optional[int]:
+        return next((point.devices for point in self.points.values() if point.devices is not None), None)
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        return tuple(argument for point in self.points.values() for argument in point.arguments)
+
     def value(self, axis: str) -> str:
         return self.points[axis].name if axis in self.points else ""
 
@@ -74,15 +87,30 @@ def _is_named(node: yaml.Node) -> bool:
 
 
 def _read_named_point(axis: str, node: yaml.Node, mistakes: Mistakes) -> Point:
-    name, sets = "", {}
+    name, sets, devices, arguments = "", {}, None, ()
     for key, key_node, value in entries(node, f"grid.{axis}", mistakes):
         if key == "name":
             name = as_text(value_of(value))
+        elif key == "devices":
+            devices = value_of(value)
+            if isinstance(devices, bool) or not isinstance(devices, int) or not 1 <= devices <= DEVICES_MAX:
+                mistakes.add(value, f"grid.{axis}.devices: found {describe(value)}; allowed is a whole number from 1 to {DEVICES_MAX}")
+                devices = None
+        elif key == "arguments":
+            arguments = read_arguments(value, f"grid.{axis}.arguments", mistakes)
         elif key == "set":
             sets = read_sets(value, f"grid.{axis}.set", mistakes)
         else:
-            mistakes.add(key_node, f"grid.{axis}: found the unknown key '{key}'; allowed are name, set")
-    return Point(name, sets)
+            mistakes.add(key_node, f"grid.{axis}: found the unknown key '{key}'; allowed are name, set, devices, arguments")
+    return Point(name, sets, devices=devices, arguments=arguments)
+
+
+def read_arguments(node: yaml.Node, what: str, mistakes: Mistakes) -> tuple[str, ...]:
+    value = value_of(node)
+    if isinstance(value, list) and all(isinstance(one, (str, int, float)) and not isinstance(one, bool) for one in value):
+        return tuple(map(str, value))
+    mistakes.add(node, f"{what}: found {describe(node)}; allowed is a list of texts and numbers")
+    return ()
 
 
 def read_axes(node: yaml.Node, taken: Sequence[str], mistakes: Mistakes) -> tuple[Axis, ...]:
@@ -113,6 +141,8 @@ def _check_overlap(node: yaml.Node, axes: Sequence[Axis], mistakes: Mistakes) ->
         keys = [{key for point in axis.points for key in point.sets} for axis in (one, other)]
         for key in sorted(keys[0] & keys[1]):
             mistakes.add(node, f"grid: found {key} set by two axes, {one.key} and {other.key}; allowed is one")
+        if all(any(point.devices is not None for point in axis.points) for axis in (one, other)):
+            mistakes.add(node, f"grid: found devices in two axes, {one.key} and {other.key}; allowed is one")
 
 
 def _read_place(node: yaml.Node, what: str, axes: Sequence[Axis], fresh: bool, mistakes: Mistakes
@@ -207,8 +237,26 @@ def read_comparisons(node: yaml.Node, axes: Sequence[Axis], cells: Sequence[Cell
     return tuple({(cell.id, other.id): (cell, other) for cell, other in pairs}.values())
 
 
-def default_comparisons(axes: Sequence[Axis], cells: Sequence[Cell]) -> tuple[tuple[Cell, Cell], ...]:
-    """All cells with the first point of the first axis that varies."""
+def read_baseline(node: yaml.Node, axes: Sequence[Axis], cells: Sequence[Cell], mistakes: Mistakes) -> dict[str, Point]:
+    """The points that a cell has in place of its own to be the one that it is measured by."""
+    points, _ = _read_place(node, "baseline", axes, False, mistakes)
+    if not mistakes.found and not any(baseline_of(cell, points, cells) for cell in cells):
+        mistakes.add(node, "baseline: found no cell of the grid; allowed is a point on at least one axis")
+    return points
+
+
+def baseline_of(cell: Cell, baseline: Mapping[str, Point], cells: Sequence[Cell]) -> Optional[Cell]:
+    """The cell that `cell` is measured by: itself for one that has these points."""
+    if not baseline:
+        return None
+    wanted = {**cell.points, **baseline}
+    return next((one for one in cells if not one.note and one.points == wanted), None)
+
+
+def default_comparisons(axes: Sequence[Axis], cells: Sequence[Cell], baseline: Mapping[str, Point]) -> tuple[tuple[Cell, Cell], ...]:
+    """All cells with the baseline, else with the first point of the first axis that varies."""
+    if baseline:
+        return tuple(_pairs({}, baseline, cells))
     axis = next((one for one in axes if len(one.points) > 1), None)
     return tuple(_pairs({}, {axis.key: axis.points[0]}, cells)) if axis else ()
 

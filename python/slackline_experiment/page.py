@@ -47,7 +47,7 @@ def write(results: Results, drawing: Drawing, path: Path, origin: Origin) -> Non
     style = (Path(__file__).parent / "page.css").read_text(encoding="utf-8")
     name = escape(results.experiment.name)
     sections = [("results", "Results", _results(results)), ("differences", "Differences", _differences(results)),
-                ("folds", "Folds", _folds(results)),
+                ("power", "Power", _power(results)), ("folds", "Folds", _folds(results)),
                 ("plots", "Plots", _plots(drawing)),
                 ("failed", "Not done", _not_done(results)), ("classes", "Per class", _classes(results)),
                 ("grid", "Grid", _grid(results)), ("origin", "How it was made", _origin(results, origin))]
@@ -78,7 +78,8 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]], texts: int) -> s
 def _facts(results: Results) -> str:
     experiment = results.experiment
     done = sum(one.state == "done" for one in results.results)
-    kind = " and ".join("simulated" if run == "simulate" else "real" for run in sorted(experiment.runs))
+    kinds = {"train": "real", "simulate": "simulated", "plain": "plain"}
+    kind = " and ".join(kinds[run] for run in sorted(experiment.runs, reverse=True))
     facts = [("cells", str(len(experiment.cells))), ("repeats", str(experiment.repeats)),
              (f"{kind} runs done", f"{done} of {len(results.results)}")]
     if results.failed():
@@ -95,9 +96,10 @@ def _facts(results: Results) -> str:
 
 def _results(results: Results) -> str:
     texts = max(1, len(results.axes))
+    baseline = f" {tables.baseline_text(results)}" if results.experiment.baseline else ""
     return ('<div class="card">' + table(tables.summary_header(results), tables.summary_rows(results), texts) + "</div>"
             '<p class="note">Mean ± standard deviation of the sample; n counts the runs. Every '
-            "run is a row of results.csv, every report of a run one of reports.csv.</p>")
+            f"run is a row of results.csv, every report of a run one of reports.csv.{escape(baseline)}</p>")
 
 
 def _differences(results: Results) -> str:
@@ -106,6 +108,14 @@ def _differences(results: Results) -> str:
         return ""
     return (f'<div class="card">{table(tables.difference_header(), rows, 3)}</div>'
             f'<p class="note">{escape(tables.DIFFERENCES_NOTE)} Also in differences.csv.</p>')
+
+
+def _power(results: Results) -> str:
+    rows = tables.power_rows(results)
+    if not rows:
+        return ""
+    return (f'<div class="card">{table(tables.power_header(results), rows, len(results.axes or (None,)) + 1)}</div>'
+            f'<p class="note">{escape(tables.POWER_NOTE)}</p>')
 
 
 def _plots(drawing: Drawing) -> str:

@@ -14,9 +14,17 @@ from slackline_experiment.grid import Axis
 WORKERS = "cluster.workers"
 # Kind, and whether it has a figure or an axis along x.
 KINDS = {"accuracy-epochs": False, "accuracy-time": False, "loss-time": False, "time-to-target": True, "staleness": False, "scaling": True,
-         "figure": True, "confusion": False}
+         "figure": True, "confusion": False, "power": False}
 SERIES_MAX = 6
 DEFAULT_FIGURES = ("test_accuracy", "samples_per_second", "wait_fraction")
+
+
+@dataclass(frozen=True)
+class Given:
+    """Keys of the experiment that some plots need."""
+
+    target: bool
+    baseline: bool
 
 
 @dataclass(frozen=True)
@@ -73,19 +81,19 @@ def defaults(axes: Sequence[Axis], has_target: bool) -> tuple[PlotSpec, ...]:
     return tuple(complete(spec, axes) for spec in specs)
 
 
-def read(node: yaml.Node, axes: Sequence[Axis], has_target: bool, mistakes: Mistakes) -> tuple[PlotSpec, ...]:
+def read(node: yaml.Node, axes: Sequence[Axis], given: Given, mistakes: Mistakes) -> tuple[PlotSpec, ...]:
     specs = []
     for one in items(node, "plots", mistakes):
-        spec = _read_one(one, axes, mistakes)
+        spec = _read_one(one, axes, given, mistakes)
         if spec is None:
             continue
-        if spec.kind == "time-to-target" and not has_target:
+        if spec.kind == "time-to-target" and not given.target:
             mistakes.add(one, "plots: found time-to-target without target_accuracy; set it")
         specs.append(complete(spec, axes))
     return tuple(specs)
 
 
-def _read_one(node: yaml.Node, axes: Sequence[Axis], mistakes: Mistakes) -> Optional[PlotSpec]:
+def _read_one(node: yaml.Node, axes: Sequence[Axis], given: Given, mistakes: Mistakes) -> Optional[PlotSpec]:
     if isinstance(node, yaml.ScalarNode):
         found: dict[str, Any] = {"kind": node.value}
     else:
@@ -99,7 +107,7 @@ def _read_one(node: yaml.Node, axes: Sequence[Axis], mistakes: Mistakes) -> Opti
     if found.get("kind") not in KINDS:
         mistakes.add(node, f"plots: found the kind '{found.get('kind', '')}'; allowed are {', '.join(KINDS)}")
         return None
-    return _checked(node, PlotSpec(**{key: value for key, value in found.items() if value is not None}), axes, mistakes)
+    return _checked(node, PlotSpec(**{key: value for key, value in found.items() if value is not None}), axes, given, mistakes)
 
 
 def _read_field(key: str, node: yaml.Node, axes: Sequence[Axis], mistakes: Mistakes) -> Any:
@@ -119,7 +127,7 @@ def _read_field(key: str, node: yaml.Node, axes: Sequence[Axis], mistakes: Mista
     return value
 
 
-def _checked(node: yaml.Node, spec: PlotSpec, axes: Sequence[Axis], mistakes: Mistakes) -> PlotSpec:
+def _checked(node: yaml.Node, spec: PlotSpec, axes: Sequence[Axis], given: Given, mistakes: Mistakes) -> PlotSpec:
     if not KINDS[spec.kind] and spec.x:
         mistakes.add(node, f"plots: found x in {spec.kind}; allowed is x in time-to-target, scaling and figure")
     if (spec.kind == "figure") != bool(spec.y):
@@ -130,8 +138,8 @@ def _checked(node: yaml.Node, spec: PlotSpec, axes: Sequence[Axis], mistakes: Mi
         if all(axis.key != WORKERS for axis in axes):
             mistakes.add(node, f"plots: found scaling without x and no axis {WORKERS}; name an axis of numbers as x")
     along = next((axis for axis in axes if axis.key == spec.x), None)
-    if spec.kind == "scaling" and along is not None and not along.numeric:
-        mistakes.add(node, f"plots: found scaling along {spec.x}; allowed is an axis of numbers")
+    if spec.kind == "scaling" and along is not None and not along.numeric and not given.baseline:
+        mistakes.add(node, f"plots: found scaling along {spec.x} without baseline; allowed is an axis of numbers, or any with the key baseline")
     if KINDS[spec.kind] and not spec.x:
         if not axes:
             mistakes.add(node, f"plots: found {spec.kind} without a grid; allowed is a grid with an axis")

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Mapping, Sequence
 
+import yaml
+
 from slackline_experiment.definition import Experiment, InlineJob, Script
 from slackline_experiment.document import Wrong, load, overrides_of
 from slackline_experiment.grid import Cell
@@ -25,6 +27,8 @@ class ResolvedCell:
     fingerprint: str
     # Of the experiment.
     folds: tuple[Path, ...] = ()
+    # The job with every setting, as YAML.
+    job: str = ""
 
 
 # Of a job: what counts from the file that it is in.
@@ -84,8 +88,10 @@ def resolve(experiment: Experiment, slackline: Path, to_run: bool = True) -> lis
         refused: dict[str, list[str]] = {}
         for cell in experiment.cells:
             overrides = tuple(overrides_of({**inline_overrides(experiment), **script_overrides(experiment, cell), **cell.sets}))
+            if cell.run == "plain" and names_repeat(overrides):
+                raise Wrong(f"cell {cell.id}: found {REPEAT} in a setting of a run without Slackline; allowed is it in runs of `slackline` only")
             # Images and model of a script are its own: nothing is known of them here.
-            here = ["--for", cell.run] if to_run and experiment.script is None else []
+            here = ["--for", cell.run] if to_run and experiment.script is None and cell.run != "plain" else []
             checks = [_check(slackline, ["check", str(job), *here, *of_repeat(overrides, experiment.folds, 1)])]
             if checks[0].returncode == 0 and cell.run == "simulate":
                 # Not everything that can be trained can be simulated.
@@ -119,6 +125,15 @@ def of_repeat(overrides: Sequence[str], folds: Sequence[Path], repeat: int) -> l
     return [*(word.replace(REPEAT, str(repeat)) for word in overrides), *on_fold(folds, repeat)]
 
 
+def job_of_run(cell: ResolvedCell, seed: int, repeat: int) -> str:
+    """The job of one run with every setting, as YAML."""
+    job = load(cell.job, f"the job of cell {cell.cell.id}")
+    job["seed"] = seed
+    if cell.folds:
+        job["data"]["path"] = str(cell.folds[(repeat - 1) % len(cell.folds)])
+    return yaml.safe_dump(job, sort_keys=False, allow_unicode=True)
+
+
 def _check(slackline: Path, arguments: Sequence[str]) -> "subprocess.CompletedProcess[str]":
     return _call([str(slackline), *arguments])
 
@@ -137,8 +152,9 @@ def _resolved(experiment: Experiment, cell: Cell, overrides: tuple[str, ...], te
     if not isinstance(seed, int):
         raise Wrong(f"cell {cell.id}: `slackline check` printed no job with a whole number as seed")
     parts = [cell.run, *lines, *map(str, experiment.folds[1:]), *(word for word in overrides if REPEAT in word)]
-    if experiment.script is not None:
-        text = hashlib.sha256(experiment.script.path.read_bytes()).hexdigest()
-        parts += [str(experiment.script.path), text, experiment.script.python, *experiment.script.arguments]
+    script = experiment.plain if cell.run == "plain" else experiment.script
+    if script is not None:
+        text = hashlib.sha256(script.path.read_bytes()).hexdigest()
+        parts += [str(script.path), text, script.python, *script.arguments, *cell.arguments]
     fingerprint = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
-    return ResolvedCell(cell, seed, overrides, fingerprint, experiment.folds)
+    return ResolvedCell(cell, seed, overrides, fingerprint, experiment.folds, "\n".join(lines) + "\n")

@@ -6,7 +6,7 @@ from typing import Callable, Optional, Sequence
 
 from slackline_experiment import run_folder
 from slackline_experiment.definition import Experiment
-from slackline_experiment.grid import Axis, Cell
+from slackline_experiment.grid import Axis, Cell, baseline_of
 from slackline_experiment.resolve import ResolvedCell
 from slackline_experiment.store import Run, Store
 
@@ -97,7 +97,31 @@ def runs_of(cells: Sequence[ResolvedCell], repeats: int) -> list[Run]:
 def collect(experiment: Experiment, cells: Sequence[ResolvedCell], store: Store) -> Results:
     found = [_collect_one(experiment, Run(cell, repeat), store)
              for cell in cells for repeat in range(1, experiment.repeats + 1)]
-    return Results(experiment, tuple(found))
+    collected = Results(experiment, tuple(found))
+    add_relative(collected)
+    return collected
+
+
+# Figures over the mean of the baseline's, by what they are called.
+RELATIVE = {"speed_up": "samples_per_second", "edp_ratio": "edp"}
+
+
+def add_relative(results: Results) -> None:
+    """Gives each run of an experiment with a baseline its figures beside those of the baseline."""
+    experiment = results.experiment
+    for cell in experiment.cells:
+        baseline = baseline_of(cell, experiment.baseline, experiment.cells)
+        if baseline is None:
+            continue
+        devices = results.statistic(baseline, "device_count")
+        for name, figure in RELATIVE.items():
+            base = results.statistic(baseline, figure)
+            for one in results.of(cell) if base is not None and base.mean > 0 else ():
+                if figure in one.figures:
+                    one.figures[name] = one.figures[figure] / base.mean
+        for one in results.of(cell):
+            if devices is not None and one.figures.get("device_count") and "speed_up" in one.figures:
+                one.figures["efficiency"] = one.figures["speed_up"] * devices.mean / one.figures["device_count"]
 
 
 def _collect_one(experiment: Experiment, run: Run, store: Store) -> Result:
@@ -113,6 +137,9 @@ def _collect_one(experiment: Experiment, run: Run, store: Store) -> Result:
             result.data = run_folder.read(store.run_folder(run))
             result.state, result.reason = "done", ""
             result.figures = figures_of(experiment, result.data, store.wall_s(run))
+            devices = run.cell.cell.devices or result.figures.get("workers")
+            if devices and experiment.baseline:
+                result.figures["device_count"] = devices
         except run_folder.BadRunFolder as error:
             result.state, result.reason = "failed", str(error)
     return result

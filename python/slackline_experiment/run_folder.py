@@ -1,4 +1,4 @@
-"""What a run left behind: summary.json, report.json, confusion.csv, metrics.csv and epochs.csv of its folder.
+"""What a run left behind: summary.json, report.json, confusion.csv, metrics.csv, epochs.csv and power.csv of its folder.
 
 A field that is missing is not known, and stays empty; one of a wrong type is an error that names the file.
 """
@@ -20,7 +20,10 @@ REPORT_NUMBERS = {"accuracy": "test_accuracy", "loss": "test_loss", "precision_m
                   "f1_weighted": "f1_weighted"}
 # Fields of the summary's energy, which is null where nothing was metered.
 ENERGY_NUMBERS = {"joules": "joules", "training": "joules_training", "validation": "joules_validation",
-                  "test": "joules_test", "edp": "edp"}
+                  "test": "joules_test", "edp": "edp",
+                  "above_idle": "joules_above_idle"}
+# Sums of these columns of epochs.csv.
+EPOCH_SUMS = ("train_s", "validation_s", "test_s")
 
 
 class BadRunFolder(Exception):
@@ -40,6 +43,20 @@ class Evaluation:
     epochs: Optional[float] = None
     # The job's metric, if it is not the accuracy.
     own: Optional[float] = None
+
+
+@dataclass(frozen=True)
+class DevicePower:
+    """Power of a metered device; None for what is not known."""
+
+    node: str
+    device: str
+    # By the columns of devices.csv.
+    figures: Mapping[str, Optional[float]]
+
+    @property
+    def name(self) -> str:
+        return f"{self.node} {self.device}".strip()
 
 
 @dataclass(frozen=True)
@@ -77,6 +94,9 @@ class RunData:
     epochs: list[dict[str, Optional[float]]] = field(default_factory=list)
     # The same of metrics.csv.
     reports: list[dict[str, Optional[float]]] = field(default_factory=list)
+    devices: list[DevicePower] = field(default_factory=list)
+    # power.csv, which may be large; None if there is none.
+    power: Optional[Path] = None
 
     def accuracies(self, place: Callable[[Evaluation], float]) -> list[tuple[float, float]]:
         """The place of each evaluation that has one, and its accuracy or the job's own metric."""
@@ -105,6 +125,12 @@ class _Object:
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             raise self._wrong(key, value, "a number")
         return value
+
+    def is_true(self, key: str) -> bool:
+        value = self._value.get(key)
+        if value is not None and not isinstance(value, bool):
+            raise self._wrong(key, value, "true or false")
+        return bool(value)
 
     def needed(self, key: str) -> float:
         value = self.number(key)
@@ -171,6 +197,10 @@ def read(folder: Path) -> RunData:
     _read_report(folder / "report.json", data)
     data.reports = _read_rows(folder / "metrics.csv", schema.METRICS)
     data.epochs = _read_rows(folder / "epochs.csv", schema.EPOCH_FIGURES)
+    for name in EPOCH_SUMS if data.epochs else ():
+        _keep(data, name, sum(row[name] or 0 for row in data.epochs))
+    power = folder / "power.csv"
+    data.power = power if power.is_file() else None
     data.confusion = _read_confusion(folder / "confusion.csv")
     if not data.evaluations:
         data.evaluations = [Evaluation(row["epoch"] or 0, row["time_s"] or 0, row["samples"], row["test_accuracy"])
@@ -204,11 +234,25 @@ def _read_summary(path: Path, data: RunData) -> None:
     energy = summary.below("energy")
     for name, column in ENERGY_NUMBERS.items():
         _keep(data, column, energy.number(name))
+    data.devices = [_device(one) for one in energy.objects("devices")]
+    for name in ("mean_watts", "idle_watts"):
+        watts = [one.figures[name] for one in data.devices]
+        _keep(data, name, sum(one for one in watts if one is not None) if watts and None not in watts else None)
     epoch_samples = summary.number("epoch_samples")
     # Those that took time end after others that began later.
-    data.evaluations = sorted((_evaluation(one, epoch_samples, data.own_metric) for one in summary.objects("evaluations")),
-                              key=lambda one: one.time_s)
+    evaluations = summary.objects("evaluations")
+    # The last one may be on other images (data.test_at_end): it is no point of a curve beside the others.
+    curve = [one for one in evaluations if not one.is_true("apart")] or evaluations
+    data.evaluations = sorted((_evaluation(one, epoch_samples, data.own_metric) for one in curve), key=lambda one: one.time_s)
+    took = [one.number("seconds_per_sample") for one in evaluations]
+    if took and took[-1] is not None:
+        _keep(data, "evaluation_ms_per_sample", 1000 * took[-1])
     _read_workers(summary.objects("worker_list"), data)
+
+
+def _device(one: _Object) -> DevicePower:
+    return DevicePower(one.text("node"), one.text("device"),
+                       {column.name: one.number(column.name) for column in schema.DEVICES if column.kind == "number"})
 
 
 def _evaluation(one: _Object, epoch_samples: Optional[float], own_metric: Optional[str]) -> Evaluation:
@@ -257,6 +301,19 @@ def _read_rows(path: Path, columns: Sequence[schema.Column]) -> list[dict[str, O
             found.append({column.name: float(row[column.name]) if row.get(column.name) else None for column in columns})
         except ValueError as error:
             raise BadRunFolder(f"{path}:{index + 2}: {error}") from error
+    return found
+
+
+def read_power(path: Path) -> dict[str, list[tuple[float, float]]]:
+    """Seconds since the start and watts of every sample, by node and device; in the order of the file."""
+    names, *rows = _csv_rows(path) or [[]]
+    found: dict[str, list[tuple[float, float]]] = {}
+    for index, cells in enumerate(rows):
+        row = dict(zip(names, cells))
+        try:
+            found.setdefault(f"{row['node']} {row['device']}".strip(), []).append((float(row["time_s"]), float(row["watts"])))
+        except (KeyError, ValueError) as error:
+            raise BadRunFolder(f"{path}:{index + 2}: found {','.join(cells)}; allowed is time_s,node,device,watts") from error
     return found
 
 

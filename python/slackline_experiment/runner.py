@@ -14,7 +14,7 @@ from slackline_experiment import run_folder
 from slackline_experiment.child import Child
 from slackline_experiment.definition import Script
 from slackline_experiment.progress import Progress
-from slackline_experiment.resolve import of_repeat
+from slackline_experiment.resolve import job_of_run, of_repeat
 from slackline_experiment.store import Run, Store
 
 # A run that is told to stop has this long; asked once more, the second span; then it is killed.
@@ -36,14 +36,25 @@ class Plan:
     keep_going: bool = False
     cool_down_s: float = 0.0
     script: Optional[Script] = None
+    plain: Optional[Script] = None
+    # Repeats of each cell whose workers record a trace.
+    profiled: int = 0
 
     def command(self, run: Run, folder: Path) -> list[str]:
         start = [run.cell.cell.run] if self.script is None else ["launch", str(self.script.path)]
         command = [str(self.slackline), *start, str(self.job), *of_repeat(run.cell.overrides, run.cell.folds, run.repeat), "--set",
                    f"seed={run.seed}", "--run-folder", str(folder)]
+        if run.repeat <= self.profiled and run.cell.cell.run == "train":
+            command += ["--set", f"worker.trace={folder.absolute() / 'trace.json'}"]
         if self.script is not None:
-            command += ["--python", self.script.python, "--", *self.script.arguments]
+            command += ["--python", self.script.python, "--", *self.script.arguments, *run.cell.cell.arguments]
         return command
+
+
+    def plain_command(self, job: Path, folder: Path) -> list[str]:
+        """What trains `job` without Slackline."""
+        assert self.plain is not None
+        return [self.plain.python, str(self.plain.path), str(job), "--run-folder", str(folder)]
 
 
 @dataclass
@@ -116,7 +127,12 @@ class Runner:
 
     def _start(self, run: Run) -> None:
         self._store.make_room(run)
-        command = self._plan.command(run, self._store.run_folder(run))
+        if run.cell.cell.run == "plain":
+            job = self._store.job(run)
+            job.write_text(job_of_run(run.cell, run.seed, run.repeat), encoding="utf-8")
+            command = self._plan.plain_command(job, self._store.run_folder(run))
+        else:
+            command = self._plan.command(run, self._store.run_folder(run))
         self._children.append(Child(run, command, self._store.log(run), self._store.guard, self._events))
 
     def _end(self, child: Child, progress: Progress) -> None:

@@ -1,4 +1,4 @@
-"""The columns of results.csv, reports.csv, epochs.csv, evaluations.csv and differences.csv: the one place of their names, types and units.
+"""The columns of results.csv, reports.csv, epochs.csv, evaluations.csv, devices.csv and differences.csv: the one place of their names, types and units.
 
 Axes stand between the first column and the others, one column an axis, named as in the grid. An empty field means: not
 known.
@@ -73,6 +73,18 @@ RESULTS: tuple[Column, ...] = (
            "epochs to target accuracy"),
     Column("metric", "number", "", "the job's metric (training.metric) at the end; empty if that is the accuracy", "the job's metric"),
     Column("best_metric", "number", "", "the best evaluation by it", "the job's metric, best"),
+    Column("train_s", "number", "s", "training, less evaluations in which nobody trained: the sum over its epochs", "time of training"),
+    Column("validation_s", "number", "s", "evaluations while training went on", "time of validation"),
+    Column("test_s", "number", "s", "the last evaluation", "time of the test"),
+    Column("evaluation_ms_per_sample", "number", "ms", "the last evaluation, over its samples", "time of a test sample"),
+    Column("joules_above_idle", "number", "J", "joules less the idle power over the same time; empty where power.idle_s is 0",
+           "energy above idle"),
+    Column("idle_watts", "number", "W", "idle power of all metered devices", "idle power"),
+    Column("mean_watts", "number", "W", "mean power of all metered devices", "mean power"),
+    Column("device_count", "whole number", "", "devices that the point names, else the workers; for the efficiency"),
+    Column("speed_up", "number", "", "samples_per_second over the mean of the baseline's", "speed-up"),
+    Column("efficiency", "number", "", "speed_up over (device_count / that of the baseline)", "efficiency"),
+    Column("edp_ratio", "number", "", "edp over the mean of the baseline's", "energy x time, over the baseline's"),
 )
 
 # metrics.csv of a run folder, after the columns that name the run.
@@ -135,6 +147,19 @@ EVALUATIONS: tuple[Column, ...] = (
     Column("metric", "number", "", "the job's metric (training.metric); empty if that is the accuracy"),
 )
 
+# Power of a device during a run.
+DEVICES: tuple[Column, ...] = (
+    Column("cell", "text", "", "the cell's id"),
+    Column("repeat", "whole number", "", "from 1"),
+    Column("node", "text", "", "name of the machine"),
+    Column("device", "text", "", "package-0, package-0-dram, gpu-0000:65:00.0 and so on"),
+    Column("joules", "number", "J", "its energy"),
+    Column("mean_watts", "number", "W", "its energy over the time for which it is counted"),
+    Column("min_watts", "number", "W", "the smallest sample; without those of the idle machine"),
+    Column("max_watts", "number", "W", "the largest sample"),
+    Column("idle_watts", "number", "W", "median before the start; empty where power.idle_s is 0"),
+)
+
 # What a cell has more than another one, over the repeats that both have.
 DIFFERENCES: tuple[Column, ...] = (
     Column("cell", "text", "", "the cell's id"),
@@ -149,10 +174,10 @@ DIFFERENCES: tuple[Column, ...] = (
 
 FIGURES = tuple(column for column in RESULTS if column.label)
 SHARES = ("test_accuracy", "best_test_accuracy", "wait_fraction", "precision_macro", "recall_macro", "f1_macro", "top5_accuracy",
-          "f1_weighted")
+          "f1_weighted", "efficiency")
 # What results.md and the page show of each cell, where any run has it.
 SHOWN = ("metric", "best_metric", "test_accuracy", "best_test_accuracy", "time_s", "time_to_target_s", "samples_per_second", "staleness_mean",
-         "wait_fraction", "joules", "edp", "deaths")
+         "speed_up", "efficiency", "wait_fraction", "joules", "joules_above_idle", "edp", "edp_ratio", "deaths")
 
 # What they show of each fold.
 FOLD_SHOWN = ("test_accuracy", "precision_macro", "recall_macro", "f1_macro", "f1_weighted", "test_loss")
@@ -169,7 +194,7 @@ def is_share(name: str) -> bool:
 
 def names_taken() -> tuple[str, ...]:
     """What an axis may not be called."""
-    return tuple(dict.fromkeys(column.name for column in (*RESULTS, *REPORTS, *EPOCHS, *EVALUATIONS)))
+    return tuple(dict.fromkeys(column.name for column in (*RESULTS, *REPORTS, *EPOCHS, *EVALUATIONS, *DEVICES)))
 
 
 def as_markdown(columns: tuple[Column, ...]) -> str:

@@ -2,6 +2,7 @@
 
     cells/CELL/REPEAT/       run folder
     cells/CELL/REPEAT.log    what the run printed; a SLURM job prints into submit/ of the run folder
+    cells/CELL/REPEAT.yaml   the job of a run without Slackline
     experiment.lock.json     of each cell: its fingerprint, and how long its runs took or why they failed
 """
 
@@ -104,6 +105,9 @@ class Store:
 
     def log(self, run: Run) -> Path:
         return self.root / "cells" / run.cell.cell.id / f"{run.repeat}.log"
+
+    def job(self, run: Run) -> Path:
+        return self.root / "cells" / run.cell.cell.id / f"{run.repeat}.yaml"
 
     def is_complete(self, run: Run) -> bool:
         known = self._cells.get(run.cell.cell.id)

@@ -1,8 +1,9 @@
-"""results.csv, reports.csv, epochs.csv, evaluations.csv, differences.csv and results.md."""
+"""results.csv, reports.csv, epochs.csv, evaluations.csv, devices.csv, differences.csv and results.md."""
 
 import csv
 from pathlib import Path
-from typing import Any, Iterable, Optional, Sequence
+from statistics import mean
+from typing import Any, Callable, Iterable, Optional, Sequence
 
 from slackline_experiment import schema
 from slackline_experiment.differences import Difference, differences
@@ -16,6 +17,7 @@ def write_all(results: Results, folder: Path) -> None:
     write_csv(folder / "reports.csv", header(schema.REPORTS, results), report_rows(results))
     write_csv(folder / "epochs.csv", header(schema.EPOCHS, results), epoch_rows(results))
     write_csv(folder / "evaluations.csv", header(schema.EVALUATIONS, results), evaluation_rows(results))
+    write_csv(folder / "devices.csv", header(schema.DEVICES, results), device_rows(results))
     write_csv(folder / "differences.csv", [column.name for column in schema.DIFFERENCES],
               map(difference_row, differences(results)))
     (folder / "results.md").write_text(as_markdown(results), encoding="utf-8")
@@ -84,6 +86,40 @@ def evaluation_rows(results: Results) -> Iterable[list[str]]:
                                           evaluation.epochs, evaluation.accuracy, evaluation.own))]
 
 
+def device_rows(results: Results) -> Iterable[list[str]]:
+    for one in results.results:
+        if one.counts:
+            for device in one.data.devices:
+                yield [one.cell.id, *axis_values(one.cell, results), str(one.repeat), device.node, device.device,
+                       *(number_text(device.figures[column.name]) for column in schema.DEVICES[4:])]
+
+
+# Columns of devices.csv as people read them, and how the repeats become one figure.
+POWER_SHOWN: tuple[tuple[str, str, Callable[[Sequence[float]], float]], ...] = (
+    ("mean_watts", "mean (W)", mean), ("min_watts", "smallest (W)", min), ("max_watts", "largest (W)", max),
+    ("idle_watts", "idle (W)", mean), ("joules", "energy (J)", mean))
+POWER_NOTE = ("Of each device the means over the repeats, and the smallest and largest sample of all of them. Each sample is a row of "
+              "power.csv of the run.")
+
+
+def power_header(results: Results) -> list[str]:
+    return [*([axis.key for axis in results.axes] or ["cell"]), "device", *(label for _, label, _ in POWER_SHOWN)]
+
+
+def power_rows(results: Results) -> list[list[str]]:
+    """A row for each metered device of each cell."""
+    rows = []
+    for cell in results.experiment.cells:
+        found = [device for one in results.of(cell) for device in one.data.devices]
+        for name in dict.fromkeys(device.name for device in found):
+            texts = []
+            for figure, _, together in POWER_SHOWN:
+                values = [value for device in found if device.name == name and (value := device.figures[figure]) is not None]
+                texts.append(f"{together(values):,.1f}" if values else "")
+            rows.append([*places_of(cell, results), name, *texts])
+    return rows
+
+
 def difference_row(one: Difference) -> list[str]:
     ends = ["", ""] if one.half_width is None else [number_text(one.mean - one.half_width),
                                                     number_text(one.mean + one.half_width)]
@@ -103,10 +139,10 @@ def difference_rows(results: Results) -> list[list[str]]:
         scale, unit = (100, "points") if share else (1, column.unit if column else "")
         numbers = [one.mean] if one.half_width is None else [one.mean, one.mean - one.half_width, one.mean + one.half_width]
         decimals = 2 if share or max(map(abs, numbers)) < 100 else 1
-        mean, *ends = [f"{scale * number:+,.{decimals}f}" for number in numbers]
+        middle, *ends = [f"{scale * number:+,.{decimals}f}" for number in numbers]
         label = results.named(column.label) if column else one.figure
         rows.append([", ".join(places_of(one.cell, results)), ", ".join(places_of(one.against, results)),
-                     f"{label} ({unit})" if unit else label, mean, " to ".join(ends),
+                     f"{label} ({unit})" if unit else label, middle, " to ".join(ends),
                      f"{one.n} of {results.experiment.repeats}", one.verdict])
     return rows
 
@@ -121,6 +157,12 @@ def metered_text(results: Results) -> str:
     done = [one for one in results.results if one.counts]
     metered = sum("joules" in one.figures for one in done)
     return f"Energy: metered in {metered} of {len(done)} runs." if metered else "Energy: not metered."
+
+
+def baseline_text(results: Results) -> str:
+    """What speed-up, efficiency and EDP are over."""
+    points = ", ".join(f"{key} {point.name}" for key, point in results.experiment.baseline.items())
+    return f"Speed-up, efficiency and energy x time over the baseline's: measured by {points}."
 
 
 def figure_text(name: str, value: Statistic) -> str:
@@ -195,10 +237,16 @@ def as_markdown(results: Results) -> str:
     lines += [_markdown_row(rows[0]), "|" + "---|" * len(rows[0]), *map(_markdown_row, rows[1:]), "",
               "Mean ± standard deviation of the sample; n counts the runs.",
               metered_text(results)]
+    if experiment.baseline:
+        lines.append(baseline_text(results))
     rows = [difference_header(), *difference_rows(results)]
     if len(rows) > 1:
         lines += ["", "## Differences", "", _markdown_row(rows[0]), "|" + "---|" * len(rows[0])]
         lines += [*map(_markdown_row, rows[1:]), "", DIFFERENCES_NOTE]
+    rows = [power_header(results), *power_rows(results)]
+    if len(rows) > 1:
+        lines += ["", "## Power", "", _markdown_row(rows[0]), "|" + "---|" * len(rows[0])]
+        lines += [*map(_markdown_row, rows[1:]), "", POWER_NOTE]
     if experiment.folds:
         rows = [fold_header(results), *fold_rows(results)]
         lines += ["", "## Folds", "", _markdown_row(rows[0]), "|" + "---|" * len(rows[0])]

@@ -33,7 +33,7 @@ class Grid(unittest.TestCase):
     def test_may_say_how_a_cell_is_run(self):
         experiment = parse(HEAD + "grid:\n  who:\n    - {name: real, set: {run: train}}\n    - {name: other}\n")
         self.assertEqual([(cell.run, dict(cell.sets)) for cell in experiment.cells], [("train", {}), ("simulate", {})])
-        with self.assertRaisesRegex(Wrong, "trial.yaml:3: grid.run: found run fly; allowed is simulate or train"):
+        with self.assertRaisesRegex(Wrong, "trial.yaml:3: grid.run: found run fly; allowed is simulate or train or plain"):
             parse(HEAD + "grid: {run: [fly]}\n")
 
     def test_without_one_is_a_single_cell(self):
@@ -155,6 +155,21 @@ class MistakesOfTheFile(unittest.TestCase):
         ("script: work.py\npython: no-such-python\n", "trial.yaml:4: python: found no program no-such-python; allowed is"),
         ("script: work.py\narguments: --depth\n", "trial.yaml:4: arguments: found '--depth'; allowed is a list of texts and numbers"),
         ("python: python3\n", "trial.yaml:3: python: found without script; allowed is both or neither"),
+        ("grid:\n  a:\n    - {name: p, devices: 0}\n", "trial.yaml:5: grid.a.devices: found '0'; allowed is a whole number from 1"),
+        ("grid:\n  a:\n    - {name: p, arguments: [--gloo]}\n", "grid.a: found arguments without script; allowed is both or neither"),
+        ("grid:\n  a:\n    - {name: p, arguments: gloo}\n",
+         "trial.yaml:5: grid.a.arguments: found 'gloo'; allowed is a list of texts and numbers"),
+        ("grid:\n  a: [{name: p, devices: 1}]\n  b: [{name: q, devices: 2}]\n", "found devices in two axes, a and b; allowed is one"),
+        ("grid: {a.x: [1, 2]}\nbaseline: {a.x: 3}\n", "trial.yaml:4: baseline.a.x: found '3'; allowed are 1, 2"),
+        ("grid: {a.x: [1, 2]}\nbaseline: {a.y: 1}\n", "trial.yaml:4: baseline: found 'a.y'; allowed are the axes a.x"),
+        ("grid: {a.x: [1, 2]}\nbaseline: {}\n", "trial.yaml:4: baseline: found no cell of the grid; allowed is a point"),
+        ("grid: {a: [{name: p}, {name: q}]}\nplots: [{kind: scaling, x: a}]\n",
+         "trial.yaml:4: plots: found scaling along a without baseline; allowed is an axis of numbers, or any with the key baseline"),
+        ("grid: {run: [plain, train]}\n", "found a cell with run: plain and no key plain"),
+        ("plain: loop.py\n", "trial.yaml:3: plain: found no cell with run: plain"),
+        ("plain: loop.py\n", "trial.yaml:3: plain: found no file loop.py; allowed is the path of a Python script"),
+        ("profiled: 1\n", "trial.yaml:3: profiled: found no cell whose workers record a trace"),
+        ("profiled: 2\n", "trial.yaml:3: profiled: found '2'; allowed is a whole number from 0 to 1"),
         ("grid: [\n", "not YAML"),
     )
 

@@ -27,6 +27,7 @@ import yaml
 
 DEFAULTS = {"name": "fake", "seed": 1, "cluster.workers": 2, "consistency.staleness_max": 4, "optimizer.lr": 0.1}
 CLASSES = ("shirt", "shoe", "bag")
+DEVICES = ("package-0", "gpu-0000:65:00.0")
 
 
 def read_job(path, overrides):
@@ -56,7 +57,8 @@ def evaluations_of(job, random_of):
     rate = 3000 * workers ** 0.85 * (1 + 0.04 * bound) * random_of.uniform(0.97, 1.03)
     best = 0.915 - 0.004 * bound - 0.002 * workers
     return rate, [{"epoch": epoch, "time_s": epoch * 6000 / rate, "samples": epoch * 6000,
-                   "samples_applied": epoch * 5700, "accuracy": best - 0.35 * math.exp(-0.9 * epoch) + random_of.gauss(0, 0.0038 + 0.0002 * workers), "loss": 1 / epoch}
+                   "samples_applied": epoch * 5700, "accuracy": best - 0.35 * math.exp(-0.9 * epoch) + random_of.gauss(0, 0.0038 + 0.0002 * workers), "loss": 1 / epoch,
+                   "tested": 1000, "seconds": 0.5, "seconds_per_sample": 0.0005}
                   for epoch in range(1, 7)]
 
 
@@ -79,7 +81,10 @@ def write_run(job, mode, folder):
                          "pushes_lost": 0, "pushed_bytes": 281_000, "pulled_bytes": 562_000}
                         for number in range(1, workers + 1)],
         "energy": {"joules": 1000.0 * workers, "edp": 1000.0 * workers * last["time_s"], "training": 900.0 * workers,
-                   "validation": 60.0 * workers, "test": 40.0 * workers, "other": 0.0, "devices": []},
+                   "validation": 60.0 * workers, "test": 40.0 * workers, "other": 0.0,
+                   "above_idle": 600.0 * workers, "devices": [
+                       {"node": "n1", "device": device, "joules": 500.0 * workers, "mean_watts": 50.0 * workers,
+                        "min_watts": 45.0, "max_watts": 60.0 * workers, "idle_watts": 20.0} for device in DEVICES]},
         "deaths": 0, "samples_given_twice": 0, "evaluations": evaluations, "a_field_of_the_future": {"x": 1}}
     if job.get("fake.objects"):
         summary["test_metric"] = "map"
@@ -106,6 +111,9 @@ def write_run(job, mode, folder):
     (folder / "confusion.csv").write_text(
         "label," + ",".join(CLASSES) + "\n" + "".join(
             f"{label}," + ",".join("80" if label == other else "10" for other in CLASSES) + "\n" for label in CLASSES))
+    if summary["energy"]:
+        (folder / "power.csv").write_text("time_s,node,device,watts\n" + "".join(
+            f"{step / 10 - 5:.3f},n1,{device},{20 if step < 50 else 50 + step % 7}\n" for step in range(1000) for device in DEVICES))
     # Last, as the real one does: it says that all is there.
     (folder / "summary.json").write_text(json.dumps(summary))
 

@@ -12,7 +12,7 @@ import xml.etree.ElementTree as ElementTree
 import support
 from PIL import Image
 from slackline_experiment import definition, differences, results, run_folder, schema, tables
-from slackline_experiment.plots import curves
+from slackline_experiment.plots import curves, power
 
 SVG = "{http://www.w3.org/2000/svg}"
 WHOLE = """
@@ -82,7 +82,8 @@ class Tables(Output):
         self.assertAlmostEqual(float(row["wait_fraction"]), 0.5 / 8.5)
         self.assertEqual(int(row["pushed_bytes"]), 281_000 * int(row["workers"]))
         for column in schema.RESULTS:
-            if column.name not in ("reason", "precision_macro", "recall_macro", "fold", "f1_weighted", "metric", "best_metric"):
+            if column.name not in ("reason", "precision_macro", "recall_macro", "fold", "f1_weighted", "metric", "best_metric",
+                                   "device_count", "speed_up", "efficiency", "edp_ratio"):
                 self.assertTrue(row[column.name], column.name)
 
     def test_time_to_target_is_that_of_the_first_evaluation_there(self):
@@ -136,12 +137,25 @@ class Tables(Output):
                          [2000, 1800, 120, 80])
         self.assertAlmostEqual(float(row["edp"]), 2000 * float(row["time_s"]))
         text = (self.out / "results.md").read_text()
-        self.assertIn("energy (J) | energy x time (J s)", text)
+        self.assertIn("energy (J) | energy above idle (J) | energy x time (J s)", text)
         self.assertIn("Energy: metered in 14 of 14 runs.", text)
+
+    def test_devices_have_their_power(self):
+        rows = self.check_columns("devices.csv", schema.DEVICES)
+        self.assertEqual(len(rows), 2 * 14)
+        row = next(row for row in rows if row["cluster.workers"] == "2" and row["device"] == "package-0")
+        self.assertEqual([float(row[name]) for name in ("mean_watts", "min_watts", "max_watts", "idle_watts")], [100, 45, 120, 20])
+        text = (self.out / "results.md").read_text()
+        self.assertIn("| 2 | none | 1 | n1 package-0 | 100.0 | 45.0 | 120.0 | 20.0 | 1,000.0 |", text)
+        self.assertIn('<section id="power">', (self.out / "index.html").read_text())
+        run = next(row for row in self.results() if row["workers"] == "2" and row["state"] == "done")
+        self.assertEqual([float(run[name]) for name in ("joules_above_idle", "idle_watts", "mean_watts", "evaluation_ms_per_sample")],
+                         [1200, 40, 200, 0.5])
+        self.assertAlmostEqual(float(run["validation_s"]), 3)
 
     def test_the_document_has_the_schema(self):
         document = (support.HERE.parent.parent / "docs" / "experiment-results.md").read_text()
-        for columns in (schema.RESULTS, schema.REPORTS, schema.EPOCHS, schema.EVALUATIONS, schema.DIFFERENCES):
+        for columns in (schema.RESULTS, schema.REPORTS, schema.EPOCHS, schema.EVALUATIONS, schema.DEVICES, schema.DIFFERENCES):
             self.assertIn(schema.as_markdown(columns), document)
 
     def test_means_deviations_and_counts_are_in_the_summary(self):
@@ -221,7 +235,7 @@ class Page(Output):
     def test_has_all_sections(self):
         links = Links()
         links.feed(self.text)
-        self.assertEqual(links.ids, ["results", "differences", "plots", "failed", "classes", "grid", "origin"])
+        self.assertEqual(links.ids, ["results", "differences", "power", "plots", "failed", "classes", "grid", "origin"])
         self.assertEqual(self.text.count("<svg"), len(Plots.NAMES))
         for words in ("How far may a worker run ahead? Say &lt;so&gt;.", "the disk is full", "slackline 9.9.9 (fake)",
                       "$ slackline experiment trial.yaml --keep-going", "training.epochs=3", ">shoe<",
@@ -275,12 +289,56 @@ class ManyClasses(support.ExperimentTest):
         self.assertLess(len(text), 2_000_000)
 
 
+class Scaling(support.ExperimentTest):
+    GRID = ("grid:\n  devices:\n    - {name: 1 CPU, set: {cluster.workers: 1}}\n    - {name: 1 GPU, devices: 1, set: {cluster.workers: 2}}\n"
+            "    - {name: 2 GPUs, devices: 2, set: {cluster.workers: 4}}\n")
+
+    def test_figures_are_over_those_of_the_baseline(self):
+        self.write(self.GRID + "baseline: {devices: 1 GPU}\nrepeats: 2\n"
+                   "plots: [{kind: scaling, x: devices}, power, {kind: figure, y: edp_ratio, x: devices}]\n", HEAD)
+        self.run_experiment()
+        rows = {(row["devices"], row["repeat"]): row for row in self.results()}
+        base = [rows["1 GPU", repeat] for repeat in "12"]
+        rate, edp = (sum(float(row[name]) for row in base) / 2 for name in ("samples_per_second", "edp"))
+        for (name, _), row in rows.items():
+            self.assertAlmostEqual(float(row["speed_up"]), float(row["samples_per_second"]) / rate)
+            self.assertAlmostEqual(float(row["edp_ratio"]), float(row["edp"]) / edp)
+            self.assertEqual(row["device_count"], "2" if name == "2 GPUs" else "1")
+            self.assertAlmostEqual(float(row["efficiency"]), float(row["speed_up"]) / int(row["device_count"]))
+        text = (self.out / "results.md").read_text()
+        self.assertIn("speed-up | efficiency |", text)
+        self.assertIn("over the baseline's: measured by devices 1 GPU.", text)
+        self.assertIn("| 1 CPU | 1 GPU | throughput", text)
+        self.assertEqual({path.name for path in (self.out / "plots").glob("*.svg")},
+                         {"scaling-by-devices.svg", "power.svg", "edp-ratio-by-devices.svg"})
+
+    def test_a_baseline_that_nobody_ran_gives_no_figures(self):
+        self.write(self.GRID.replace("{cluster.workers: 2}", "{fake.fail: no GPU}") + "baseline: {devices: 1 GPU}\n")
+        self.run_experiment("--keep-going", code=1)
+        for row in self.results():
+            self.assertEqual([row[name] for name in ("speed_up", "efficiency", "edp_ratio")], ["", "", ""])
+
+    def test_the_trace_of_a_long_run_is_thinned(self):
+        samples = [(step / 2, 100.0 if step < 3000 else 200.0) for step in range(6000)]
+        times, watts = power.thinned(samples)
+        self.assertEqual(len(times), power.POINTS_MAX)
+        self.assertAlmostEqual(sum(watts) / len(watts), 150)
+        self.assertAlmostEqual(times[0], 2.25)
+
+    def test_a_trace_that_is_none_is_a_failure_that_names_it(self):
+        path = self.root / "power.csv"
+        path.write_text("time_s,node,device,watts\n1,n1,gpu,many\n")
+        with self.assertRaisesRegex(run_folder.BadRunFolder, r"power.csv:2: found 1,n1,gpu,many; allowed is"):
+            run_folder.read_power(path)
+
+
 class NotMetered(support.ExperimentTest):
     def test_energy_is_empty_and_never_0(self):
-        self.write("set: {fake.unmetered: 1}\n")
+        self.write("set: {fake.unmetered: 1}\n", HEAD + "plots: [power]\n")
         self.run_experiment()
+        self.assertIn("Not drawn: Power over time (no run that is done has power.csv)", (self.out / "index.html").read_text())
         row = self.results()[0]
-        self.assertEqual({row[name] for name in ("joules", "joules_training", "edp")}, {""})
+        self.assertEqual({row[name] for name in ("joules", "joules_training", "edp", "joules_above_idle", "mean_watts")}, {""})
         self.assertEqual({row["joules"] for row in support.read_csv(self.out / "epochs.csv")}, {""})
         text = (self.out / "results.md").read_text()
         self.assertIn("Energy: not metered.", text)
@@ -350,6 +408,19 @@ class Figures(unittest.TestCase):
         self.assertEqual([one.time_s for one in data.evaluations], [1, 2, 3])
         self.assertEqual(run_folder.first_at(data, 0.5).time_s, 1)
         self.assertEqual(data.evaluations[0].epochs, 0.5)
+
+    def test_a_test_on_other_images_is_no_point_of_a_curve(self):
+        with tempfile.TemporaryDirectory() as folder:
+            evaluations = [{"epoch": at, "time_s": at, "accuracy": at / 10, "seconds_per_sample": 0.001 * at, "apart": at == 3} for at in (1, 2, 3)]
+            path = pathlib.Path(folder) / "summary.json"
+            for kept, found in ((evaluations, [0.1, 0.2]), (evaluations[2:], [0.3])):
+                path.write_text(json.dumps({"evaluations": kept}))
+                data = run_folder.read(pathlib.Path(folder))
+                self.assertEqual([one.accuracy for one in data.evaluations], found)
+                self.assertAlmostEqual(data.figures["evaluation_ms_per_sample"], 3)
+            path.write_text(json.dumps({"evaluations": [{**evaluations[0], "apart": 1}]}))
+            with self.assertRaisesRegex(run_folder.BadRunFolder, "apart: found 1; allowed is true or false"):
+                run_folder.read(pathlib.Path(folder))
 
     def test_evaluations_may_have_no_accuracy(self):
         with tempfile.TemporaryDirectory() as folder:

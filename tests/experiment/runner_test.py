@@ -61,6 +61,12 @@ class Running(ExperimentTest):
         self.assertIn("4 of 4 runs are complete", self.run_experiment().stdout)
         (self.root / "work.py").write_text("import slackline\n")
         self.assertIn("its job has changed", self.run_experiment().stdout)
+        # A point of an axis may have arguments of its own.
+        self.write(text.replace("grid: {", "grid: {backend: [{name: gloo, arguments: [--backend, gloo]}, {name: nccl}], "), TRAINED)
+        self.run_experiment()
+        self.assertEqual([call["script"]["arguments"] for call in self.calls()[-8:]],
+                         2 * (2 * [["--depth", "18", "--backend", "gloo"]] + 2 * [["--depth", "18"]]))
+        self.write(text, TRAINED)
         # A job that names its model keeps it.
         (self.root / "job.yaml").write_text("model: {kind: mlp}\n")
         self.run_experiment()
@@ -68,6 +74,35 @@ class Running(ExperimentTest):
         python.write_text(f"#!/bin/sh\nexec {shlex.quote(sys.executable)} -I -S \"$@\"\n")
         said = self.run_experiment("--dry-run", code=2).stderr
         self.assertRegex(said, r"python: .*venv/python cannot import slackline \(ModuleNotFoundError: .*\); install it there")
+
+    def test_a_cell_may_run_without_slackline(self):
+        (self.root / "plain.py").write_text(
+            "import json, pathlib, sys, yaml\n"
+            "job, folder = yaml.safe_load(open(sys.argv[1])), pathlib.Path(sys.argv[3])\n"
+            "folder.mkdir(parents=True)\n"
+            "(folder / 'summary.json').write_text(json.dumps({'state': 'done', 'seed': job['seed'], 'samples_per_second': job['optimizer.lr']}))\n")
+        text = ("plain: plain.py\npython: " + sys.executable + "\ngrid:\n  how:\n    - {name: plain, set: {run: plain, optimizer.lr: 0.4}}\n"
+                "    - {name: wrapped}\nrepeats: 2\nbaseline: {how: plain}\n")
+        self.write(text, TRAINED)
+        self.assertIn("4 runs of `plain.py` and `slackline train`", self.run_experiment("--dry-run").stdout)
+        self.run_experiment()
+        self.assertEqual([(call["mode"], call["job"]["seed"]) for call in self.calls()], [("train", 1), ("train", 2)])
+        rows = [row for row in self.results() if row["how"] == "plain"]
+        self.assertEqual([(row["state"], float(row["samples_per_second"]), float(row["speed_up"])) for row in rows], 2 * [("done", 0.4, 1)])
+        job = (self.out / "cells" / "how-plain" / "2.yaml").read_text()
+        self.assertIn("seed: 2\n", job)
+        self.assertIn("4 of 4 runs are complete", self.run_experiment().stdout)
+        # Another script, other runs of that cell alone.
+        (self.root / "plain.py").write_text("raise SystemExit('no LibTorch')\n")
+        said = self.run_experiment(code=1).stdout
+        self.assertIn("how-plain: its job has changed", said)
+        self.assertIn("FAILED (exit code 1: no LibTorch)", said)
+
+    def test_the_first_repeats_may_record_traces(self):
+        self.write("profiled: 1\n" + TWO_BY_TWO, TRAINED)
+        self.run_experiment()
+        self.assertEqual([call["job"].get("worker.trace", "").replace(str(self.root.resolve()), "") for call in self.calls()],
+                         ["/experiments/trial/cells/lr-0.1/1/trace.json", "/experiments/trial/cells/lr-0.2/1/trace.json", "", ""])
 
     def test_repeats_go_through_the_folds(self):
         for name in ("one", "two"):

@@ -8,8 +8,9 @@ import matplotlib
 from matplotlib.axes import Axes
 
 from slackline_experiment import schema, tables
+from slackline_experiment.grid import Cell
 from slackline_experiment.plot_specs import PlotSpec
-from slackline_experiment.plots import confusion, curves, figures, style
+from slackline_experiment.plots import confusion, curves, figures, power, style
 from slackline_experiment.plots.series import Layout
 from slackline_experiment.results import Results, not_reached
 from slackline_experiment.run_folder import RunData
@@ -19,9 +20,9 @@ BARS = "Mean over the repeats; the bars are one standard deviation, and each dot
 TITLES = {"accuracy-epochs": "Test accuracy over epochs", "accuracy-time": "Test accuracy over time",
           "loss-time": "Training loss over time",
           "time-to-target": "Time to target accuracy", "staleness": "Staleness of the answers",
-          "scaling": "Throughput and scaling", "confusion": "Confusion of classes"}
+          "scaling": "Throughput and scaling", "confusion": "Confusion of classes", "power": "Power over time"}
 # Of more cells only the first are drawn.
-CONFUSIONS_MAX = 12
+CELLS_MAX = 12
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ def draw_all(results: Results, folder: Path) -> Drawing:
             name = next(name for name in (spec.name, *(f"{spec.name}-{number}" for number in range(2, 1000)))
                         if name not in used)
             used.add(name)
-            draw_one = _draw_confusion if spec.kind == "confusion" else _draw_one
+            draw_one = {"confusion": _draw_confusion, "power": _draw_power}.get(spec.kind, _draw_one)
             draw_one(spec, name, results, folder, drawing)
     return drawing
 
@@ -92,14 +93,42 @@ def _draw_confusion(spec: PlotSpec, name: str, results: Results, folder: Path, d
     if not found:
         drawing.left_out.append((title_of(spec, results), "no run that is done has confusion.csv"))
         return
-    shown = found[:CONFUSIONS_MAX]
+    shown = found[:CELLS_MAX]
     figure, axes = style.new_figure(len(shown), 0)
     for (cell, matrix), one in zip(shown, axes):
         confusion.draw(one, matrix)
         if len(found) > 1:
-            names = [style.axis_title(axis.key) for axis in results.axes]
-            one.set_title(", ".join(map(" ".join, zip(names, tables.places_of(cell, results)))))
+            one.set_title(_cell_title(cell, results))
     parts = ["Test images of the last evaluation, summed over the repeats; colours are shares of a label's images."]
+    if len(found) > len(shown):
+        parts.append(f"{len(found) - len(shown)} more cells are not drawn.")
+    drawing.plots.append(Plot(name, title_of(spec, results), " ".join(parts), style.save(figure, folder, name)))
+
+
+def _cell_title(cell: Cell, results: Results) -> str:
+    names = [style.axis_title(axis.key) for axis in results.axes]
+    return ", ".join(map(" ".join, zip(names, tables.places_of(cell, results))))
+
+
+def _draw_power(spec: PlotSpec, name: str, results: Results, folder: Path, drawing: Drawing) -> None:
+    """A panel for each cell, with a line for each device of each repeat."""
+    found = [cell for cell in results.experiment.cells if power.has_trace(results, cell)]
+    if not found:
+        drawing.left_out.append((title_of(spec, results), "no run that is done has power.csv"))
+        return
+    shown = found[:CELLS_MAX]
+    traces = {cell.id: power.traces_of(results, cell) for cell in shown}
+    labels = list(dict.fromkeys(device for runs in traces.values() for run in runs for device in run))[:power.DEVICES_MAX]
+    columns = style.legend_columns(labels, style.SINGLE_WIDTH)
+    figure, axes = style.new_figure(len(shown), -(-len(labels) // columns))
+    handles: dict = {}
+    for cell, one in zip(shown, axes):
+        handles |= power.draw(one, traces[cell.id], labels)
+        if len(found) > 1:
+            one.set_title(_cell_title(cell, results))
+    _align(axes)
+    style.add_legend(figure, [handles[label] for label in labels], labels, "", columns)
+    parts = [power.CAPTION]
     if len(found) > len(shown):
         parts.append(f"{len(found) - len(shown)} more cells are not drawn.")
     drawing.plots.append(Plot(name, title_of(spec, results), " ".join(parts), style.save(figure, folder, name)))
@@ -188,7 +217,9 @@ def _caption(spec: PlotSpec, results: Results, layout: Layout) -> str:
         parts.append(f"The dotted line is the target, {experiment.target_accuracy:.1%}.")
     if spec.kind.startswith(("accuracy", "loss")) and experiment.repeats > 1:
         parts.append("A curve ends where the first of its runs ends.")
-    if spec.kind == "scaling":
+    if spec.kind == "scaling" and experiment.baseline:
+        parts.append("S is the throughput over the baseline's, and E is S over (devices / devices of the baseline); the dotted line is ideal.")
+    elif spec.kind == "scaling":
         parts.append("S is the throughput over that at the smallest x, and E is S over (x / smallest x); "
                      "the dotted lines are ideal.")
     if spec.kind == "time-to-target" or spec.y == "time_to_target_s":

@@ -115,18 +115,26 @@ def scaling_values(results: Results, axis: Axis, series: Series) -> tuple[Values
     return speed_up, efficiency
 
 
-def draw_scaling(panels: Sequence[Axes], panel: Panel, axis: Axis, results: Results, scale: str) -> dict:
-    """Throughput, speed-up and efficiency, side by side."""
-    throughput, speed_up_axes, efficiency_axes = panels
-    handles = draw_panel(throughput, panel, axis, lambda cell: results.values(cell, "samples_per_second"), scale)
+def _draw_along_numbers(speed_up_axes: Axes, efficiency_axes: Axes, panel: Panel, axis: Axis, results: Results) -> None:
     for series in panel.series:
         speed_up, efficiency = scaling_values(results, axis, series)
         _draw(speed_up_axes, series, axis, speed_up, 0.0)
         _draw(efficiency_axes, series, axis, efficiency, 0.0)
-    x = sorted(positions(axis).values())
+
+
+def draw_scaling(panels: Sequence[Axes], panel: Panel, axis: Axis, results: Results, scale: str) -> dict:
+    """Throughput, speed-up and efficiency, side by side."""
+    throughput, speed_up_axes, efficiency_axes = panels
+    handles = draw_panel(throughput, panel, axis, lambda cell: results.values(cell, "samples_per_second"), scale)
     ideal = {"color": "#777777", "linewidth": 1, "linestyle": (0, (2, 3)), "zorder": 1}
-    if x[0] > 0:
-        speed_up_axes.plot(x, [one / x[0] for one in x], **ideal)
+    if results.experiment.baseline:
+        draw_panel(speed_up_axes, panel, axis, lambda cell: results.values(cell, "speed_up"), scale)
+        draw_panel(efficiency_axes, panel, axis, lambda cell: results.values(cell, "efficiency"), scale)
+    else:
+        _draw_along_numbers(speed_up_axes, efficiency_axes, panel, axis, results)
+        x = sorted(positions(axis).values())
+        if x[0] > 0:
+            speed_up_axes.plot(x, [one / x[0] for one in x], **ideal)
     efficiency_axes.axhline(1.0, **ideal)
     titles = (("Throughput", "samples/s"), ("Speed-up S", "times"), ("Efficiency E", ""))
     for axes, (title, unit) in zip(panels, titles):
