@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <deque>
+#include <optional>
 #include <thread>
 #include <utility>
 
@@ -72,9 +73,11 @@ class TorchComputation final : public Computation {
         seed_(config.seed),
         train_(std::move(data.train)),
         test_(std::move(data.test)),
+        last_test_(std::move(data.last_test)),
         evaluator_(test_, {.normalisation = config.normalisation,
                            .batch_size = config.evaluation_batch_size,
-                           .class_names = std::move(data.class_names)}),
+                           .class_names = std::move(data.class_names),
+                           .last_test = last_test_ ? &*last_test_ : nullptr}),
         model_(std::move(model)),
         initial_(model_->parameters().begin(), model_->parameters().end()),
         spares_(std::make_shared<Spares>(model_->elements())),
@@ -188,6 +191,7 @@ class TorchComputation final : public Computation {
   const uint64_t seed_;
   const images::Dataset train_;
   const images::Dataset test_;
+  const std::optional<images::Dataset> last_test_;
   worker::Evaluator evaluator_;
   const std::unique_ptr<Model> model_;  // of the caller's thread
   const std::vector<float> initial_;

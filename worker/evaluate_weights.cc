@@ -44,6 +44,9 @@ absl::Status EvaluateWeights(const WeightsToEvaluate& what, WorkerConfig config)
     }
     config.data.evaluation_split = what.split;
   }
+  // Without a split, those of the run's last evaluation.
+  if (what.split.empty() && !config.data.last_split.empty()) config.data.evaluation_split = config.data.last_split;
+  config.data.last_split.clear();
   // Evaluations measure without class weights, and these images may have no training images of some class.
   config.class_weights_balanced = false;
   const absl::StatusOr<LoadedJob> data = LoadJob(config);

@@ -10,7 +10,7 @@ namespace slackline::worker {
 
 struct WeightsToEvaluate {
   std::string path;   // a safetensors file
-  std::string split;  // train, validation or test; empty: data.evaluation_split
+  std::string split;  // train, validation or test; empty: that of the run's last evaluation
   std::string out;    // folder for report.json and confusion.csv
 };
 

@@ -260,7 +260,8 @@ int Work(const Flags& flags, const job::Job& job) {
                                    .data_threads = config.data_threads,
                                    .batch_max = config.trainer.timeouts.stall,
                                    .neighbours = data->spec.self_supervised.on() ? &data->train : nullptr,
-                                   .neighbours_max = config.neighbours_max});
+                                   .neighbours_max = config.neighbours_max,
+                                   .last_test = data->last_test ? &*data->last_test : nullptr});
   const StepMemory push_memory(config.trainer.window, (*group)->model().elements(),
                                config.trainer.same_host == SameHost::kSharedMemory);
   const StepMemory parameter_memory(Trainer::ParameterMemories(config.trainer), (*group)->model().elements(),

@@ -180,7 +180,7 @@ AddedCommand AddEvaluate(CLI::App& app, const char* /*program*/) {
   command->add_option("--checkpoint", options->checkpoint, "Checkpoint of the run: name, number, `best` or `newest`")
       ->type_name("CHECKPOINT")
       ->excludes(weights);
-  command->add_option("--split", options->split, "Images to use. Default: data.evaluation_split")
+  command->add_option("--split", options->split, "Images to use. Default: those of the last evaluation")
       ->check(CLI::IsMember({"train", "validation", "test"}));
   command->add_option("--out", options->out, "Also write report.json and confusion.csv into this folder")
       ->type_name("FOLDER");

@@ -16,6 +16,7 @@ enum DataSettings : uint32_t {
   kEvaluationSplit = 4,  // data.evaluation_split
   kDecoding = 8,         // data.decode
   kCopies = 16,          // data.verify, data.cache, and a data.path that begins with http://
+  kTestAtEnd = 64,       // data.test_at_end
   kObjects = 32,         // data.coco; the images have objects, not one class each
 };
 
@@ -26,9 +27,9 @@ struct DataFormatRow {
 
 inline constexpr DataFormatRow kDataFormats[] = {
     {job::Data::IDX, kNormalisation | kVariation},
-    {job::Data::PREPARED, kVariation | kEvaluationSplit | kCopies},
-    {job::Data::FOLDER, kNormalisation | kVariation | kEvaluationSplit | kDecoding},
-    {job::Data::WEBDATASET, kNormalisation | kVariation | kEvaluationSplit | kDecoding},
+    {job::Data::PREPARED, kVariation | kEvaluationSplit | kTestAtEnd | kCopies},
+    {job::Data::FOLDER, kNormalisation | kVariation | kEvaluationSplit | kTestAtEnd | kDecoding},
+    {job::Data::WEBDATASET, kNormalisation | kVariation | kEvaluationSplit | kTestAtEnd | kDecoding},
     {job::Data::COCO, kEvaluationSplit | kObjects},
 };
 

@@ -77,6 +77,11 @@ class Rules : private RuleBook {
     only_with(kNormalisation, data, {"data.mean", "data.deviation"});
     only_with(kCopies, data, {"data.verify"});
     only_with(kEvaluationSplit, data, {"data.evaluation_split"});
+    only_with(kTestAtEnd, data, {"data.test_at_end"});
+    if (data.test_at_end() && data.evaluation_split() == job::Data::TEST && Takes(data.format(), kTestAtEnd)) {
+      Refuse("data.test_at_end", "true with data.evaluation_split: test",
+             "true only with data.evaluation_split: validation; otherwise all evaluations are on the split test");
+    }
     only_with(kDecoding, data.decode(), {"data.decode.size", "data.decode.grey", "data.decode.fit"});
     only_with(kCopies, data.cache(), {"data.cache.folder"});
     if (data.cache().folder().empty()) {

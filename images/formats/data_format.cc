@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -29,6 +30,7 @@ absl::StatusOr<JobData> OpenCoco(const DataRequest& request, ImagePeers* /*peers
   if (!data.ok()) return data.status();
   return JobData{.train = std::move(data->train),
                  .test = std::move(data->test),
+                 .last_test = std::nullopt,
                  .class_names = std::move(data->class_names),
                  .fingerprint = data->fingerprint};
 }
@@ -115,6 +117,7 @@ absl::StatusOr<JobData> OpenPictures(const DataRequest& request, ImagePeers* /*p
       pictures::OpenPictures(path, {.kind = kKind,
                                     .form = FormWishOf(request.settings.decode()),
                                     .evaluation_split = request.evaluation_split,
+                                    .last_split = request.last_split,
                                     .train_images_max = request.settings.train_images_max(),
                                     .classes = request.classes});
   if (!data.ok()) return data.status();
@@ -124,6 +127,7 @@ absl::StatusOr<JobData> OpenPictures(const DataRequest& request, ImagePeers* /*p
   }
   return JobData{.train = std::move(data->train),
                  .test = std::move(data->test),
+                 .last_test = std::move(data->last_test),
                  .class_names = std::move(data->class_names),
                  .fingerprint = 0};
 }
@@ -141,6 +145,7 @@ std::vector<PreparedFile> FilesOf(const DataRequest& request, const PreparedInde
   };
   add("train", request.settings.train_images_max());
   add(request.evaluation_split, 0);
+  if (request.last_split != request.evaluation_split) add(request.last_split, 0);
   return files;
 }
 
@@ -171,6 +176,12 @@ absl::StatusOr<JobData> OpenPrepared(const DataRequest& request, ImagePeers* pee
     if (index->Find(evaluation_split) != nullptr && index->Find(evaluation_split)->rows() > 0) return test.status();
     return absl::InvalidArgumentError(
         absl::StrCat(test.status().message(), "; data.evaluation_split names another: test or validation"));
+  }
+  if (!request.last_split.empty()) {
+    absl::StatusOr<Dataset> last =
+        Dataset::OpenPrepared(path, locate, *index, request.last_split, {.images_max = 0, .verify = verify});
+    if (!last.ok()) return last.status();
+    data.last_test = *std::move(last);
   }
   data.train = *std::move(train);
   data.test = *std::move(test);

@@ -22,12 +22,14 @@ struct DataRequest {
   job::Data settings = {};
   uint32_t classes = 0;                           // of the model
   std::string evaluation_split = "test";          // takes the place of data.evaluation_split
+  std::string last_split = "";                    // of the last evaluation; empty: the same as of the others
   absl::Duration give_up = absl::ZeroDuration();  // longest time without data from a server of images
 };
 
 struct JobData {
   Dataset train;
   Dataset test;                          // images of evaluations
+  std::optional<Dataset> last_test;      // images of the last evaluation; absent: the same as of the others
   std::vector<std::string> class_names;  // name of each class
   // Fingerprint of the training images, which differs for other images. 0: not known, for data.format folder and
   // webdataset.

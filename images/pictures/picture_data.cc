@@ -129,6 +129,11 @@ absl::StatusOr<PictureData> OpenPictures(const std::string& folder, const Pictur
     return absl::InvalidArgumentError(
         absl::StrCat(test.status().message(), "; data.evaluation_split names another: test or validation"));
   }
+  if (!options.last_split.empty()) {
+    auto last = make(SplitNamed(options.last_split), 0);
+    if (!last.ok()) return last.status();
+    data.last_test = *std::move(last);
+  }
   data.train = *std::move(train);
   data.test = *std::move(test);
   data.class_names = source->classes();

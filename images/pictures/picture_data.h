@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,7 @@ struct PictureOptions {
   SourceKind kind = SourceKind::kFolder;  // kFolder or kWebdataset
   FormWish form;
   std::string evaluation_split;
+  std::string last_split = "";    // of the last evaluation; empty: the same
   uint64_t train_images_max = 0;  // 0 keeps all
   // Number of classes for webdataset, whose labels must be below it; 0: the number found.
   uint32_t classes = 0;
@@ -24,7 +26,8 @@ struct PictureOptions {
 
 struct PictureData {
   Dataset train;
-  Dataset test;  // the evaluation split
+  Dataset test;                      // the evaluation split
+  std::optional<Dataset> last_test;  // the split of the last evaluation; absent: the same
   std::vector<std::string> class_names;
 };
 

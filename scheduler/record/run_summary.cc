@@ -48,6 +48,9 @@ Json Worker(const WorkerSummary& worker) {
 // Returns the number; null for one that was never measured.
 Json Number(const std::optional<double>& value) { return value ? Json(*value) : Json(nullptr); }
 
+// Returns the number; null for one that is not known.
+Json IfKnown(bool known, double value) { return known ? Json(value) : Json(nullptr); }
+
 Json Evaluation(const EvaluationSummary& evaluation) {
   return {{"epoch", evaluation.epoch},
           {"time_s", evaluation.time_s},
@@ -55,6 +58,11 @@ Json Evaluation(const EvaluationSummary& evaluation) {
           {"samples_applied", evaluation.samples_applied},
           {"accuracy", Number(evaluation.accuracy)},
           {"loss", Number(evaluation.loss)},
+          {"tested", evaluation.tested},
+          {"seconds", evaluation.seconds},
+          {"seconds_per_sample", IfKnown(evaluation.tested > 0 && evaluation.seconds > 0,
+                                         Ratio(evaluation.seconds, static_cast<double>(evaluation.tested)))},
+          {"apart", evaluation.apart},
           {"values", evaluation.values}};
 }
 
@@ -87,8 +95,11 @@ void AddAccuracy(const std::vector<EvaluationSummary>& evaluations, Json& json) 
   if (evaluations.empty()) return;
   json["test_accuracy"] = Number(evaluations.back().accuracy);
   json["test_loss"] = Number(evaluations.back().loss);
-  // An absent accuracy is less than any other.
-  const auto less = [](const EvaluationSummary& a, const EvaluationSummary& b) { return a.accuracy < b.accuracy; };
+  // An absent accuracy is less than any other, and so is that of other images.
+  const auto comparable = [](const EvaluationSummary& one) { return one.apart ? std::nullopt : one.accuracy; };
+  const auto less = [&](const EvaluationSummary& a, const EvaluationSummary& b) {
+    return comparable(a) < comparable(b);
+  };
   json["best_test_accuracy"] = Number(std::max_element(evaluations.begin(), evaluations.end(), less)->accuracy);
 }
 

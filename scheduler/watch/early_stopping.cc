@@ -29,6 +29,9 @@ state::MeasuredAccuracy ToState(const EvaluationSummary& evaluation) {
   SetTestAccuracy(evaluation.accuracy, out);
   SetTestLoss(evaluation.loss, out);
   AddNamedValues(evaluation.values, out.mutable_values());
+  out.set_tested(evaluation.tested);
+  out.set_seconds(evaluation.seconds);
+  out.set_apart(evaluation.apart);
   out.set_map(evaluation.map);
   return out;
 }
@@ -41,6 +44,9 @@ EvaluationSummary FromState(const state::MeasuredAccuracy& state) {
           .accuracy = TestAccuracyOf(state),
           .loss = TestLossOf(state),
           .values = NamedValuesIn(state.values()),
+          .tested = state.tested(),
+          .seconds = state.seconds(),
+          .apart = state.apart(),
           .map = state.map()};
 }
 
@@ -67,6 +73,7 @@ std::string Described(absl::string_view name, const EvaluationSummary& evaluatio
 const EvaluationSummary* BestOf(const ComparedMetric& metric, absl::Span<const EvaluationSummary> evaluations) {
   const EvaluationSummary* best = nullptr;
   for (const EvaluationSummary& evaluation : evaluations) {
+    if (evaluation.apart && evaluations.size() > 1) continue;
     if (Better(metric, best, evaluation, /*by=*/0)) best = &evaluation;
   }
   return best;

@@ -27,7 +27,8 @@ std::optional<double> ValueOf(absl::string_view name, const EvaluationSummary& e
 // this name or, if the evaluation measured none, its loss.
 std::string Described(absl::string_view name, const EvaluationSummary& evaluation);
 
-// Returns the best evaluation, the earliest of equally good ones; null if none has a finite value.
+// Returns the best evaluation, the earliest of equally good ones; null if none has a finite value. One on other images
+// (`apart`) counts only if it is alone.
 const EvaluationSummary* BestOf(const ComparedMetric& metric, absl::Span<const EvaluationSummary> evaluations);
 // True if the last evaluation is better than all before it. A value that is not a finite number is never better.
 bool LastIsBest(const ComparedMetric& metric, absl::Span<const EvaluationSummary> evaluations);

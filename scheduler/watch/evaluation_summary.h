@@ -17,6 +17,9 @@ struct EvaluationSummary {
   std::optional<double> accuracy = std::nullopt;
   std::optional<double> loss = std::nullopt;
   NamedValues values = {};  // of a script
+  uint64_t tested = 0;      // test samples; 0 if not known
+  double seconds = 0;       // time that the evaluation took
+  bool apart = false;       // true for the last one if it is on other images (data.test_at_end)
   bool map = false;         // true if objects are found: accuracy is their mean average precision, and there is no loss
 };
 

@@ -1,5 +1,8 @@
 #include "scheduler/watch/evaluations.h"
 
+#include <algorithm>
+#include <cmath>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -50,6 +53,9 @@ Evaluations::Judgement Evaluations::Note(const wire::EvaluationReport& report, c
   summary.accuracy = TestAccuracyOf(report);
   summary.loss = TestLossOf(report);
   summary.values = values;
+  summary.tested = report.samples();
+  summary.seconds = std::isfinite(report.seconds()) ? std::max(0.0, report.seconds()) : 0;
+  summary.apart = report.final() && job_.data().test_at_end();
   summary.map = report.has_map_50();
   // The first evaluation of the run speaks for the later ones.
   const bool first = all_.size() == before_ + 1;

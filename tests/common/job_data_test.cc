@@ -24,6 +24,13 @@ TEST(JobData, SettingsOfTheOtherFormatAreRefused) {
       RefusalOfData("data: {evaluation_split: validation}"),
       "j.yaml:1: data.evaluation_split: found a value together with idx; allowed is only with data.format: prepared, "
       "folder, webdataset or coco (add --set data.evaluation_split=test to take the default back)");
+  EXPECT_EQ(RefusalOfData("data: {test_at_end: true}"),
+            "j.yaml:1: data.test_at_end: found a value together with idx; allowed is only with data.format: prepared, "
+            "folder or webdataset (add --set data.test_at_end=false to take the default back)");
+  EXPECT_EQ(RefusalOfData("data: {format: prepared, path: /p, test_at_end: true}"),
+            "j.yaml:1: data.test_at_end: found true with data.evaluation_split: test; allowed is true only with "
+            "data.evaluation_split: validation; otherwise all evaluations are on the split test");
+  EXPECT_EQ(RefusalOfData("data: {format: prepared, path: /p, test_at_end: true, evaluation_split: validation}"), "");
   EXPECT_EQ(
       RefusalOfData("data: {verify: true}"),
       "j.yaml:1: data.verify: found a value together with idx; allowed is only with data.format: prepared (add --set "

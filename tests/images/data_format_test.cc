@@ -56,6 +56,24 @@ TEST(DataFormat, IdxIsOpenedByItsEntry) {
   EXPECT_EQ(OpenJobData(other).status().message(), "the data has label 1; model.classes is 1");
 }
 
+TEST(DataFormat, TheLastEvaluationMayHaveImagesOfItsOwn) {
+  const TemporaryFolder folder;
+  for (const std::string name : {"train/cats/1", "val/cats/1", "test/cats/1", "test/cats/2"}) {
+    std::filesystem::create_directories(std::filesystem::path(folder / name).parent_path());
+    WriteFile(folder / (name + ".png"), Bytes(8, 7));
+  }
+  DataRequest request = {.settings = DataIn(folder.path(), job::Data::FOLDER), .classes = 1};
+  request.settings.mutable_decode()->set_size("8x8");
+  request.evaluation_split = "validation";
+  EXPECT_FALSE(OpenJobData(request)->last_test);
+  request.last_split = "test";
+  const absl::StatusOr<JobData> data = OpenJobData(request);
+  ASSERT_TRUE(data.ok()) << data.status();
+  EXPECT_EQ(data->test.size(), 1u);
+  ASSERT_TRUE(data->last_test);
+  EXPECT_EQ(data->last_test->size(), 2u);
+}
+
 TEST(DataFormat, FoldersOfPicturesRefuseASplitThatThereIsNot) {
   const TemporaryFolder folder;
   for (const std::string split : {"train", "test"}) {

@@ -115,6 +115,15 @@ TEST(EarlyStopping, AScriptsFigureIsComparedInItsDirection) {
   EXPECT_EQ(BestOf({.name = "bleu", .lower_is_better = false}, measured), nullptr);
 }
 
+TEST(EarlyStopping, AnEvaluationOnOtherImagesIsNotTheBestUnlessItIsAlone) {
+  std::vector<EvaluationSummary> measured = Perplexities({30, 20, 10});
+  measured.back().apart = true;
+  EXPECT_EQ(BestOf(kPerplexity, measured)->epoch, 2u);
+  EXPECT_FALSE(LastIsBest(kPerplexity, measured));
+  measured.erase(measured.begin(), measured.begin() + 2);
+  EXPECT_TRUE(LastIsBest(kPerplexity, measured));
+}
+
 TEST(EarlyStopping, FiguresOfAScriptSurviveInTheState) {
   const EvaluationSummary evaluation = {.epoch = 2, .loss = std::nullopt, .values = {{"bleu", 0.5}, {"f1", 0.25}}};
   const EvaluationSummary back = FromState(ToState(evaluation));

@@ -26,7 +26,10 @@ TEST(RunSummary, WhatWasNeverMeasuredIsNull) {
 TEST(RunSummary, LastEvaluationIsNotAlwaysTheBest) {
   RunSummary summary;
   summary.evaluations = {{1, 2.5, 100, 90, 0.5, 1.5}, {2, 5, 200, 190, 0.75, 1}, {3, 7.5, 300, 290, 0.625, 1.25}};
+  summary.evaluations[1].tested = 10;
+  summary.evaluations[1].seconds = 2.5;
   const Json json = Json::parse(ToJson(summary));
+  EXPECT_TRUE(json.at("evaluations")[0].at("seconds_per_sample").is_null());
   EXPECT_EQ(json.at("test_accuracy"), 0.625);
   EXPECT_EQ(json.at("test_loss"), 1.25);
   EXPECT_EQ(json.at("best_test_accuracy"), 0.75);
@@ -36,7 +39,20 @@ TEST(RunSummary, LastEvaluationIsNotAlwaysTheBest) {
                                              {"samples_applied", 190},
                                              {"accuracy", 0.75},
                                              {"loss", 1},
+                                             {"tested", 10},
+                                             {"seconds", 2.5},
+                                             {"seconds_per_sample", 0.25},
+                                             {"apart", false},
                                              {"values", Json::object()}}));
+}
+
+TEST(RunSummary, AnEvaluationOfOtherImagesIsTheLastAndNotTheBest) {
+  RunSummary summary;
+  summary.evaluations = {{.epoch = 1, .accuracy = 0.5}, {.epoch = 2, .accuracy = 0.75, .apart = true}};
+  const Json json = Json::parse(ToJson(summary));
+  EXPECT_EQ(json.at("test_accuracy"), 0.75);
+  EXPECT_EQ(json.at("best_test_accuracy"), 0.5);
+  EXPECT_EQ(json.at("evaluations")[1].at("apart"), true);
 }
 
 TEST(RunSummary, RatesAndMeansAreOfTheWholeRun) {

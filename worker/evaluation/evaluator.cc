@@ -8,9 +8,9 @@
 #include <nlohmann/json.hpp>
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_replace.h"
 #include "common/base/check.h"
 #include "common/storage/durable_file.h"
+#include "common/text/csv_text.h"
 #include "common/text/json_text.h"
 #include "worker/evaluation/average_precision.h"
 #include "worker/model/weights/safetensors.h"
@@ -83,20 +83,14 @@ std::string ToJson(const EvaluationResult& result) {
   return DumpJson(report, 2) + "\n";
 }
 
-// As RFC 4180 has it.
-std::string CsvCell(const std::string& text) {
-  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
-  return absl::StrCat("\"", absl::StrReplaceAll(text, {{"\"", "\"\""}}), "\"");
-}
-
 // A row a label, a column a prediction, in samples.
 std::string ConfusionCsv(const EvaluationResult& result) {
   std::string csv = "label";
-  for (const std::string& name : result.class_names) absl::StrAppend(&csv, ",", CsvCell(name));
+  for (const std::string& name : result.class_names) absl::StrAppend(&csv, ",", CsvText(name));
   const std::vector<uint64_t>& counts = result.metrics.confusion;
   const size_t classes = result.class_names.size();
   for (size_t label = 0; label < classes; ++label) {
-    absl::StrAppend(&csv, "\n", CsvCell(result.class_names[label]), ",",
+    absl::StrAppend(&csv, "\n", CsvText(result.class_names[label]), ",",
                     absl::StrJoin(absl::MakeConstSpan(counts).subspan(label * classes, classes), ","));
   }
   return csv + "\n";
@@ -199,6 +193,7 @@ absl::Status Evaluator::ForEachBatch(const images::Dataset& images, const std::v
 absl::StatusOr<EvaluationResult> Evaluator::Evaluate(Model& model, const EvaluationWork& work,
                                                      const std::function<absl::Status()>& between) {
   if (test_.has_scenes()) return EvaluateScenes(model, work, between);
+  const images::Dataset& images = work.final && options_.last_test != nullptr ? *options_.last_test : test_;
   ConfusionMatrix confusion(static_cast<uint32_t>(options_.class_names.size()));
   double loss_sum = 0;
   uint64_t top5 = 0;
@@ -221,16 +216,17 @@ absl::StatusOr<EvaluationResult> Evaluator::Evaluate(Model& model, const Evaluat
     top5 += part->correct_top5;
     return between();
   };
-  if (status.ok()) status = ForEachBatch(test_, All(test_.size()), measure);
+  if (status.ok()) status = ForEachBatch(images, All(images.size()), measure);
   model.Forget();
   if (!status.ok()) return status;
   EvaluationResult result;
   result.work = work;
   result.metrics = confusion.ToMetrics();
   if (options_.class_names.size() >= kTop5Classes) {
-    result.metrics.top5_accuracy = static_cast<double>(top5) / static_cast<double>(std::max<uint64_t>(1, test_.size()));
+    result.metrics.top5_accuracy =
+        static_cast<double>(top5) / static_cast<double>(std::max<uint64_t>(1, images.size()));
   }
-  result.loss = loss_sum / static_cast<double>(std::max<uint64_t>(1, test_.size()));
+  result.loss = loss_sum / static_cast<double>(std::max<uint64_t>(1, images.size()));
   result.class_names = options_.class_names;
   return result;
 }

@@ -34,6 +34,8 @@ class Evaluator {
     const images::Dataset* neighbours = nullptr;
     // Number of `neighbours` that vote, drawn from all of them; 0: all.
     uint32_t neighbours_max = 0;
+    // Images of the last evaluation, if they are others; they outlive this.
+    const images::Dataset* last_test = nullptr;
   };
 
   Evaluator(const images::Dataset& test, Options options) : test_(test), options_(std::move(options)) {}

@@ -281,6 +281,7 @@ WorkerConfig MakeWorkerConfig(const job::Job& job, const WorkerIdentity& self, u
                  .classes = job.model().classes(),
                  .evaluation_split = job.data().evaluation_split() == job::Data::VALIDATION ? "validation" : "test",
                  .give_up = absl::Milliseconds(job.timeouts().startup_ms())};
+                 .last_split = job.data().test_at_end() ? "test" : "",
   config.data_threads = job.data().threads();
   config.augment = MakeAugment(job.data().augment());
   if (config.model.self_supervised.on()) config.augment.views = config.model.self_supervised.views;
