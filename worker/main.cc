@@ -207,14 +207,15 @@ int Work(const Flags& flags, const job::Job& job) {
   const auto security = security::Security::Open(job, security::Role::kWorker);
   if (!security.ok()) return Fail(security.status(), kWrongUse);
   config.trainer.protection = security->To(security::Role::kServer);
+  const auto devices = ResolveDevices(config.devices, gpus, DevicesKey(flags));
+  if (!devices.ok()) return Fail(devices.status(), kWrongUse);
+  power::IdlePower idle = MeasureIdle(config.metering, *devices);
   const auto peers = StartPeers(flags, job, config, *security);
   if (!peers.ok()) return Fail(peers.status(), kFailed);
   const absl::StatusOr<LoadedJob> data = LoadJob(config, peers->get());
   if (!data.ok()) return Fail(data.status(), kFailed);
   SetComputeThreads(config.compute_threads);
   const auto trace = MakeTrace(config, flags.name);
-  const auto devices = ResolveDevices(config.devices, gpus, DevicesKey(flags));
-  if (!devices.ok()) return Fail(devices.status(), kWrongUse);
   // Threads of devices, and of LibTorch, stay where they are made.
   if (absl::Status bound = BindThread(cores->compute); !bound.ok()) return Fail(bound, kFailed);
   const auto group = MakeGroup(data->spec, config.seed, *devices,
@@ -241,13 +242,13 @@ int Work(const Flags& flags, const job::Job& job) {
   if (config.model.cuda_graphs && devices->front().kind == Device::Kind::kCpu) {
     log::Warning("worker.cuda_graphs: this worker computes on CPUs, and records no step");
   }
-  const auto energy = StartMetering(config.metering, *devices, metrics);
+  const auto energy = StartMetering(config.metering, *devices, metrics, std::move(idle));
   SchedulerLink::Options link_options = LinkOptions(flags, job, config);
   link_options.protection = security->To(security::Role::kScheduler);
   link_options.tensors = (*group)->model().tensors();
   link_options.metrics_address = *served;
   link_options.on_live = [&metrics] { metrics.SetMissing(""); };
-  if (energy != nullptr) link_options.energy = [&energy] { return energy->Take(); };
+  link_options.energy = energy.get();
   link_options.train_samples = data->train.size();
   link_options.test_samples = data->test.size();
   link_options.data_fingerprint = data->fingerprint;

@@ -66,6 +66,7 @@ constexpr Result kResults[] = {
     {"model.safetensors", "the weights; safetensors.torch.load_file reads them"},
     {"metrics.csv", "loss, accuracy, samples/s, staleness and slack over time"},
     {"epochs.csv", "times, loss, accuracy and energy of each epoch"},
+    {"power.csv", "power of each metered device at each sample"},
     {"report.json", "the table above, for programs"},
     {"confusion.csv", "test images by label and prediction"},
     {"job.yaml", "the job with every setting written out"},

@@ -31,8 +31,18 @@ void EnergyTally::Enter(Phase phase, absl::Time now) {
   if (changes_.size() > kChangesMax) changes_.pop_front();
 }
 
-void EnergyTally::Add(absl::Span<const DeviceReading> readings, absl::Time now) {
+std::optional<double> EnergyTally::Watts(const DeviceReading& reading, absl::Time now, Metered& device) {
+  if (reading.watts || !reading.joules) return reading.watts;
+  const std::optional<Count> before = device.counted;
+  if (before && now - before->at < kCountedOver) return std::nullopt;
+  device.counted = {now, *reading.joules};
+  if (!before) return std::nullopt;
+  return std::max(0.0, *reading.joules - before->joules) / absl::ToDoubleSeconds(now - before->at);
+}
+
+std::vector<PowerSample> EnergyTally::Add(absl::Span<const DeviceReading> readings, absl::Time now) {
   until_ = std::max(until_, now);
+  std::vector<PowerSample> samples;
   for (const DeviceReading& reading : readings) {
     const auto [found, fresh] = devices_.try_emplace(reading.device);
     Metered& device = found->second;
@@ -42,21 +52,24 @@ void EnergyTally::Add(absl::Span<const DeviceReading> readings, absl::Time now) 
       double joules = 0;
       if (reading.joules && totals.reading.joules) {
         joules = std::max(0.0, *reading.joules - *totals.reading.joules);
-        totals.watts = joules / seconds;
       } else if (reading.watts && totals.reading.watts) {
         joules = seconds * (*reading.watts + *totals.reading.watts) / 2;
       }
       Share(joules, device.last, now, totals.joules);
     }
-    if (reading.watts) totals.watts = *reading.watts;
     if (fresh) totals.device = reading.device;
     if (fresh || seconds > 0) {
       totals.reading = reading;
       totals.read_at = now;
       device.last = now;
+      if (const std::optional<double> watts = Watts(reading, now, device)) {
+        totals.watts = *watts;
+        samples.push_back({reading.device, now, *watts});
+      }
     }
   }
   Forget();
+  return samples;
 }
 
 void EnergyTally::Share(double joules, absl::Time begin, absl::Time end, PhaseJoules& out) const {

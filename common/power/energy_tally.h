@@ -3,6 +3,7 @@
 
 #include <deque>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,13 @@ struct PhaseJoules {
   void Add(Phase phase, double joules);
 };
 
+// Power of a device at one time.
+struct PowerSample {
+  std::string device;
+  absl::Time at;
+  double watts = 0;
+};
+
 struct DeviceTotals {
   std::string device;
   PhaseJoules joules;  // since the first reading
@@ -44,7 +52,8 @@ class EnergyTally {
 
   // Begins a phase at `now`. Times must never fall.
   void Enter(Phase phase, absl::Time now);
-  void Add(absl::Span<const DeviceReading> readings, absl::Time now);
+  // Returns the power at `now` of each device that shows it: a counter does from its second reading on.
+  std::vector<PowerSample> Add(absl::Span<const DeviceReading> readings, absl::Time now);
 
   // Returns the devices in the order of their names.
   std::vector<DeviceTotals> devices() const;
@@ -57,13 +66,25 @@ class EnergyTally {
     absl::Time since;
     Phase phase;
   };
+  // A counter, and the time of its reading.
+  struct Count {
+    absl::Time at;
+    double joules = 0;
+  };
   struct Metered {
     absl::Time last;
     DeviceTotals totals;
+    // Reading from which the next power of a counter is taken; absent before the first.
+    std::optional<Count> counted;
   };
   // Largest number of phase changes kept, so that a device that cannot be read does not keep those of a whole run.
   static constexpr size_t kChangesMax = 1000;
 
+  // Shortest time over which the growth of a counter gives its power: counters move in steps of about 1 ms.
+  static constexpr absl::Duration kCountedOver = absl::Milliseconds(10);
+
+  // Returns the power that the reading shows, if it does.
+  static std::optional<double> Watts(const DeviceReading& reading, absl::Time now, Metered& device);
   void Share(double joules, absl::Time begin, absl::Time end, PhaseJoules& out) const;
   void Forget();
 

@@ -202,6 +202,12 @@ std::optional<std::vector<EpochFigures>> Controller::TakeEpochs() {
   return job_.epoch_book.TakeNews();
 }
 
+std::vector<PowerRow> Controller::TakePower() {
+  absl::MutexLock lock(&mutex_);
+  if (job_.phase.began == absl::InfiniteFuture()) return {};
+  return job_.progress.TakePower(job_.phase.began);
+}
+
 std::deque<std::string> Controller::TakeEvents() {
   absl::MutexLock lock(&mutex_);
   return job_.events.Take();

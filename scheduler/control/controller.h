@@ -118,6 +118,8 @@ class Controller : public ServerObserver {
   std::vector<Report> TakeReports();
   // Returns all rows of epochs.csv if there is something new.
   std::optional<std::vector<EpochFigures>> TakeEpochs();
+  // Returns the samples of power since the previous call; none before training begins.
+  std::vector<PowerRow> TakePower();
   std::deque<std::string> TakeEvents();
   void EventsRecorded();
   void AddEvent(const std::string& event);

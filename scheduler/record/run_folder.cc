@@ -196,6 +196,7 @@ absl::Status RunFolderWriter::WriteEvent(absl::string_view event, absl::Time wal
 absl::Status RunFolderWriter::Flush() {
   absl::Status status = events_->Flush();
   status.Update(metrics_->Flush());
+  status.Update(power_.Flush());
   status.Update(curves_written_);
   return status;
 }

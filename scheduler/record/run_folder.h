@@ -1,5 +1,5 @@
-// The folder that a run leaves behind: job.yaml, metrics.csv, events.log, epochs.csv, summary.json, and what others put
-// beside them.
+// The folder that a run leaves behind: job.yaml, metrics.csv, power.csv, events.log, epochs.csv, summary.json, and what
+// others put beside them.
 //
 // Thread-safety: none; one thread writes.
 #pragma once
@@ -17,6 +17,7 @@
 #include "scheduler/record/event_file.h"
 #include "scheduler/record/line_file.h"
 #include "scheduler/record/metrics_file.h"
+#include "scheduler/record/power_file.h"
 #include "scheduler/record/run_summary.h"
 #include "scheduler/watch/epoch_book.h"
 
@@ -52,6 +53,10 @@ class RunFolderWriter {
   // Adds a row to metrics.csv and points to the curves; they are on disk on return, except for the system's cache.
   // Returns errors as Flush() does, and so do the functions below.
   absl::Status Write(const Report& report, absl::Time wall_time);
+  // Adds rows to power.csv.
+  absl::Status WritePower(const std::vector<PowerRow>& rows) { return power_.Add(rows); }
+  // True once power.csv has left out samples because it is too large.
+  bool power_full() const { return power_.full(); }
   // Adds a line to events.log, with the time in front.
   absl::Status WriteEvent(absl::string_view event, absl::Time wall_time);
   // Writes rows and events that were kept because they could not be written before, if it can. Points of curves are not
@@ -65,11 +70,12 @@ class RunFolderWriter {
   absl::Status WriteEpochs(const std::vector<EpochFigures>& rows);
 
  private:
-  explicit RunFolderWriter(std::string path) : path_(std::move(path)) {}
+  explicit RunFolderWriter(std::string path) : path_(std::move(path)), power_(path_ + "/power.csv") {}
   // Opens metrics.csv, events.log and the curves.
   absl::Status OpenFiles(const job::Job& job, absl::Time wall_time);
 
   const std::string path_;
+  PowerFile power_;
   std::unique_ptr<MetricsFile> metrics_;
   std::unique_ptr<LineFile> events_;
   std::unique_ptr<EventFile> curves_;  // null if job.output.tensorboard is off

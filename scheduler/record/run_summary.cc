@@ -70,7 +70,13 @@ Json Energy(const std::optional<wire::EnergyView>& energy) {
   if (!energy) return nullptr;
   Json devices = Json::array();
   for (const wire::DeviceCount& device : energy->devices()) {
-    devices.push_back({{"node", device.node()}, {"device", device.device()}, {"joules", Total(device.joules())}});
+    devices.push_back({{"node", device.node()},
+                       {"device", device.device()},
+                       {"joules", Total(device.joules())},
+                       {"mean_watts", Number(MeanWatts(device))},
+                       {"min_watts", IfKnown(device.has_watts_min(), device.watts_min())},
+                       {"max_watts", IfKnown(device.has_watts_max(), device.watts_max())},
+                       {"idle_watts", IfKnown(device.has_idle_watts(), device.idle_watts())}});
   }
   const wire::PhaseJoules& joules = energy->joules();
   return {{"joules", energy->total_joules()},
@@ -79,6 +85,7 @@ Json Energy(const std::optional<wire::EnergyView>& energy) {
           {"validation", joules.validation()},
           {"test", joules.test()},
           {"other", joules.other()},
+          {"above_idle", IfKnown(energy->has_above_idle_joules(), energy->above_idle_joules())},
           {"devices", std::move(devices)}};
 }
 

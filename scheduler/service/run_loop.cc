@@ -57,6 +57,11 @@ class Record {
       record_.metrics.Publish(report);
       if (record_.history != nullptr) record_.history->Add(report);
     }
+    status.Update(record_.folder.WritePower(controller_.TakePower()));
+    if (record_.folder.power_full() && !std::exchange(power_full_, true)) {
+      controller_.AddEvent(absl::StrCat("warning: power.csv has its largest size, ", PowerFile::kBytesMax >> 20,
+                                        " MiB: it gets no later samples; a larger power.sample_every_ms makes fewer"));
+    }
     Note(status, lines_);
     return !events.empty();
   }
@@ -106,6 +111,7 @@ class Record {
   const SteadyTime time_;
   absl::Status lines_;    // of the last attempt to write some
   absl::Status summary_;  // the same
+  bool power_full_ = false;
   bool summarised_ = false;
   absl::Time summary_due_ = absl::InfinitePast();
 };

@@ -49,7 +49,7 @@ void Progress::Heard(const Holder& holder, const wire::WorkerProgress& progress,
   }
   const wire::WorkerProgress& before = worker.last;
   RaiseNorm(progress.gradient_norm_max());
-  if (progress.has_energy()) energy_.Heard(holder.worker, progress.energy());
+  if (progress.has_energy()) energy_.Heard(holder.worker, progress.energy(), now);
   if (progress.steps() < before.steps()) {
     // Overtaken; what happened between the last two words is in it nevertheless.
     if (in_clock && progress.has_slack_max()) ObserveSlack(progress);
@@ -69,6 +69,7 @@ void Progress::Heard(const Holder& holder, const wire::WorkerProgress& progress,
   AddStaleness(progress, before, staleness_);
   staleness_max_ = std::max(staleness_max_, progress.staleness_max());
   worker.last = progress;
+  if (worker.last.has_energy()) DropSamples(*worker.last.mutable_energy());
   SetClock(worker, in_clock ? std::optional(progress.clock()) : std::nullopt);
   // After a restart of the scheduler, a worker's first report covers all that it trained meanwhile, and says nothing
   // about its speed.

@@ -92,6 +92,8 @@ class Progress {
   uint64_t slack_max() const { return slack_max_; }
   // Energy of all nodes.
   const EnergyLedger& energy() const { return energy_; }
+  // Returns the samples of power since the previous call. `began`: when training began.
+  std::vector<PowerRow> TakePower(absl::Time began) { return energy_.TakeSamples(began); }
   // Returns the largest slack since the previous call; TakeGradientNormPeak() does so for the norm of a gradient.
   uint64_t TakeSlackPeak() { return std::exchange(slack_peak_, 0); }
   double TakeGradientNormPeak() { return std::exchange(norm_peak_, 0); }

@@ -1,6 +1,7 @@
 #include "common/power/energy_tally.h"
 
 #include <utility>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include "absl/synchronization/notification.h"
@@ -11,6 +12,7 @@
 namespace slackline::power::energy_tally_test {
 namespace {
 
+using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
 
@@ -39,6 +41,26 @@ TEST(EnergyTally, CountersGiveEnergyAndPower) {
   EXPECT_DOUBLE_EQ(tally.devices()[0].joules.training, 30);
   EXPECT_DOUBLE_EQ(tally.devices()[0].watts, 60);
   EXPECT_EQ(tally.until(), At(1.5));
+}
+
+std::vector<double> Watts(const std::vector<PowerSample>& samples) {
+  std::vector<double> watts;
+  for (const PowerSample& sample : samples) watts.push_back(sample.watts);
+  return watts;
+}
+
+TEST(EnergyTally, EachReadingThatShowsPowerIsASample) {
+  EnergyTally tally(At(0));
+  EXPECT_THAT(Watts(tally.Add({Counter(100), Power(50)}, At(1))), ElementsAre(50));
+  const std::vector<PowerSample> samples = tally.Add({Counter(130), Power(70)}, At(1.5));
+  EXPECT_THAT(Watts(samples), ElementsAre(60, 70));
+  EXPECT_EQ(samples[0].device, "package-0");
+  EXPECT_EQ(samples[0].at, At(1.5));
+  // A counter that has moved by a step or two tells nothing of the power; its energy counts.
+  EXPECT_THAT(tally.Add({Counter(131)}, At(1.502)), testing::IsEmpty());
+  EXPECT_DOUBLE_EQ(tally.devices()[1].watts, 60);
+  EXPECT_THAT(Watts(tally.Add({Counter(150)}, At(2))), ElementsAre(40));
+  EXPECT_DOUBLE_EQ(tally.devices()[1].joules.total(), 50);
 }
 
 TEST(EnergyTally, PowerIsIntegratedByTrapezoids) {
@@ -113,6 +135,53 @@ TEST(EnergySampler, SamplesAtOnceAndWhenThePhaseChanges) {
   const EnergyTotals totals = sampler.Take();
   EXPECT_DOUBLE_EQ(totals.devices[0].joules.total(), 1);
   EXPECT_GE(totals.until, totals.since);
+}
+
+// Shows these powers, one a reading, and the last one for ever.
+class ScriptedMeter : public PowerMeter {
+ public:
+  explicit ScriptedMeter(std::vector<double> watts) : watts_(std::move(watts)) {}
+  std::vector<DeviceReading> Read() override {
+    const double now = watts_.front();
+    if (watts_.size() > 1) watts_.erase(watts_.begin());
+    return {Power(now)};
+  }
+
+ private:
+  std::vector<double> watts_;
+};
+
+TEST(EnergySampler, KeepsSamplesUntilTheyAreConfirmed) {
+  std::vector<std::unique_ptr<PowerMeter>> meters;
+  meters.push_back(std::make_unique<ScriptedMeter>(std::vector<double>{50, 60}));
+  absl::Notification first, second;
+  IdlePower idle;
+  idle.watts["gpu-0000:65:00.0"] = 20;
+  idle.samples.push_back({"gpu-0000:65:00.0", absl::UnixEpoch(), 20});
+  EnergySampler sampler(
+      std::move(meters), absl::Hours(1),
+      [&](const EnergyTotals& totals) { (totals.devices[0].watts == 50 ? first : second).Notify(); }, idle);
+  ASSERT_TRUE(first.WaitForNotificationWithTimeout(absl::Seconds(60)));
+  const EnergyTotals before = sampler.Take();
+  EXPECT_THAT(Watts(before.samples), ElementsAre(20, 50));
+  EXPECT_EQ(before.idle_watts.at("gpu-0000:65:00.0"), 20);
+  sampler.Enter(Phase::kTraining);
+  ASSERT_TRUE(second.WaitForNotificationWithTimeout(absl::Seconds(60)));
+  EXPECT_THAT(Watts(sampler.Take().samples), ElementsAre(20, 50, 60));
+  sampler.Confirm(before.until);
+  EXPECT_THAT(Watts(sampler.Take().samples), ElementsAre(60));
+  EXPECT_EQ(sampler.Take().idle_watts.at("gpu-0000:65:00.0"), 20);
+}
+
+TEST(MeasureIdle, IsTheMedianOfItsSamples) {
+  std::vector<std::unique_ptr<PowerMeter>> meters;
+  // Other processes start meanwhile.
+  meters.push_back(std::make_unique<ScriptedMeter>(std::vector<double>{500, 40, 41}));
+  const IdlePower idle = MeasureIdle(std::move(meters), absl::Milliseconds(1), absl::Milliseconds(50));
+  ASSERT_GE(idle.samples.size(), 4u);
+  EXPECT_EQ(idle.samples[0].watts, 500);
+  EXPECT_EQ(idle.watts.at("gpu-0000:65:00.0"), 41);
+  EXPECT_TRUE(MeasureIdle({}, absl::Milliseconds(1), absl::Milliseconds(2)).watts.empty());
 }
 
 TEST(NodeSeries, HasNodeAndDeviceAndOnlyWhatIsKnown) {

@@ -94,12 +94,46 @@ class Energy(unittest.TestCase):
         self.assertLessEqual(sum(float(row["joules"]) for row in epochs), energy["joules"] * 1.001)
         self.assertGreater(float(epochs[0]["validation_s"]), 0)
         self.assertGreater(float(epochs[-1]["test_s"]), 0)
+        self.trace_shows_each_device(run, energy)
+
+    def trace_shows_each_device(self, run, energy):
+        with open(run.folder / "power.csv", encoding="utf-8", newline="") as file:
+            rows = list(csv.DictReader(file))
+        self.assertEqual({row["device"] for row in rows}, {"package-0", GPU, OTHER_GPU})
+        self.assertEqual({row["node"] for row in rows}, {one["node"] for one in energy["devices"]})
+        for one in energy["devices"]:
+            watts = WATTS.get(one["device"], 0)
+            mine = [row for row in rows if row["device"] == one["device"]]
+            times = [float(row["time_s"]) for row in mine]
+            # Times are exact to the delay of a message.
+            self.assertTrue(all(after > before - 1 for before, after in zip(times, times[1:])), times)
+            self.assertEqual({float(row["watts"]) for row in mine}, {watts})
+            # One sample at least each second on any machine that does something else, too.
+            self.assertGreater(len(mine), (times[-1] - times[0]))
+            self.assertEqual((one["min_watts"], one["max_watts"], one["idle_watts"]), (watts, watts, None))
+            self.assertAlmostEqual(one["mean_watts"], watts, delta=0.1 * watts)
+        self.assertIsNone(energy["above_idle"])
+
+    def test_idle_power_is_measured_before_the_start_and_left_out(self):
+        run, summary = self.train(*self.metered(), "power.idle_s=1", "cluster.workers=1", "training.epochs=1")
+        energy = summary["energy"]
+        idle = {one["device"]: one["idle_watts"] for one in energy["devices"]}
+        # The counter of the package stands still: that is 0 W.
+        self.assertEqual(idle, {"package-0": 0, **WATTS})
+        # These devices always take the same.
+        self.assertAlmostEqual(energy["above_idle"], 0, delta=0.1 * energy["joules"])
+        with open(run.folder / "power.csv", encoding="utf-8", newline="") as file:
+            times = [float(row["time_s"]) for row in csv.DictReader(file)]
+        self.assertLess(times[0], -0.9)
+        self.assertLess(energy["joules"], sum(WATTS.values()) * (times[-1] - times[0] - 0.5))
+        self.assertIn("gpu-0000:65:00.0 idles at 200 W", (run.folder / "logs" / "worker-1.log").read_text())
 
     def test_where_nothing_is_metered_the_run_says_so_once_and_goes_on(self):
         run, summary = self.train(f"power.sysfs={self.root}", "power.nvml_library=libno-such-thing.so.1")
         self.assertIsNone(summary["energy"])
         self.assertIn("energy: not metered", self.status(run))
         self.assertEqual({row["joules"] for row in self.epochs(run)}, {""})
+        self.assertFalse((run.folder / "power.csv").exists())
         log = (run.folder / "logs" / "worker-1.log").read_text()
         self.assertEqual(log.count("energy: not metered"), 1)
 

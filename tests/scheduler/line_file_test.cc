@@ -10,6 +10,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include "scheduler/base/event_log.h"
+#include "scheduler/record/power_file.h"
 #include "tests/common/tiny_disk.h"
 
 namespace slackline::scheduler::line_file_test {
@@ -121,6 +122,38 @@ TEST(EventLog, PeopleAreToldWhenItIsOnRecord) {
   log.Recorded();
   EXPECT_THAT(log.recent(), ElementsAre("one", "three"));
   EXPECT_EQ(log.count(), 2);
+}
+
+using PowerFileTest = LineFileTest;
+
+TEST_F(PowerFileTest, ARunThatMetersNothingHasNone) {
+  PowerFile file(root_ / "power.csv");
+  EXPECT_TRUE(file.Add({}).ok());
+  EXPECT_TRUE(file.Flush().ok());
+  EXPECT_FALSE(std::filesystem::exists(root_ / "power.csv"));
+}
+
+TEST_F(PowerFileTest, HasARowForEachSampleAndGoesOnAfterARestart) {
+  const std::string path = root_ / "power.csv";
+  EXPECT_TRUE(PowerFile(path).Add({{-0.5, "n1", "package-0", 61.25}, {0, "a,b", "gpu-0000:65:00.0", 200}}).ok());
+  EXPECT_TRUE(PowerFile(path).Add({{12.3456, "n1", "package-0", 1234567}}).ok());
+  EXPECT_EQ(TextOf(path),
+            "time_s,node,device,watts\n-0.500,n1,package-0,61.25\n0.000,\"a,b\",gpu-0000:65:00.0,200\n"
+            "12.346,n1,package-0,1.23457e+06\n");
+}
+
+TEST_F(PowerFileTest, ItsSizeIsBounded) {
+  const std::string path = root_ / "power.csv";
+  PowerFile file(path, /*bytes_max=*/60);
+  EXPECT_TRUE(file.Add({{1, "n1", "package-0", 50}}).ok());
+  EXPECT_FALSE(file.full());
+  EXPECT_TRUE(file.Add({{2, "n1", "package-0", 50}, {3, "n1", "package-0", 50}}).ok());
+  EXPECT_TRUE(file.full());
+  EXPECT_EQ(TextOf(path), "time_s,node,device,watts\n1.000,n1,package-0,50\n");
+  // One that is opened again knows its size.
+  PowerFile again(path, /*bytes_max=*/60);
+  EXPECT_TRUE(again.Add({{4, "n1", "package-0", 50}}).ok());
+  EXPECT_TRUE(again.full());
 }
 
 }  // namespace

@@ -100,11 +100,25 @@ TEST(RunSummary, EnergyIsOfPhasesAndDevices) {
   device.set_node("n1");
   device.set_device("package-0");
   device.mutable_joules()->set_training(12);
+  device.set_seconds(4);
+  device.set_watts_min(1);
+  device.set_watts_max(5);
+  *energy.add_devices() = device;
+  energy.mutable_devices(1)->set_device("gpu-0000:65:00.0");
+  energy.mutable_devices(1)->set_idle_watts(0.5);
+  energy.mutable_devices(1)->clear_watts_min();
+  energy.mutable_devices(1)->clear_seconds();
   const Json json = Json::parse(ToJson(summary));
   EXPECT_EQ(json.at("top5_accuracy"), 0.96875);
   EXPECT_EQ(json.at("energy"),
             Json::parse(R"({"joules": 12, "edp": 120, "training": 8, "validation": 2, "test": 1, "other": 1,
-                            "devices": [{"node": "n1", "device": "package-0", "joules": 12}]})"));
+                            "above_idle": null,
+                            "devices": [{"node": "n1", "device": "package-0", "joules": 12, "mean_watts": 3,
+                                         "min_watts": 1, "max_watts": 5, "idle_watts": null},
+                                        {"node": "n1", "device": "gpu-0000:65:00.0", "joules": 12, "mean_watts": null,
+                                         "min_watts": null, "max_watts": 5, "idle_watts": 0.5}]})"));
+  energy.set_above_idle_joules(7);
+  EXPECT_EQ(Json::parse(ToJson(summary)).at("energy").at("above_idle"), 7);
 }
 
 TEST(RunSummary, OfObjectsThereIsNoLoss) {

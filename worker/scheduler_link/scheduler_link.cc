@@ -108,10 +108,11 @@ class GrpcSchedulerLink : public SchedulerLink {
     wire::NextTaskRequest request =
         MakeTaskRequest(life(), progress_.Take(time_.Now()), range_done, samples_per_second);
     AddPositions(reached, *request.mutable_reached());
-    AddEnergy(*request.mutable_progress());
+    const absl::Time metered = AddEnergy(*request.mutable_progress());
     wire::NextTaskReply reply;
     const absl::Status status = Call("ask for work", &wire::Scheduler::Stub::NextTask, request, &reply, silence_max_);
     if (!status.ok()) return status;
+    ConfirmEnergy(metered);
     return FromWire(reply);
   }
 
@@ -169,8 +170,15 @@ class GrpcSchedulerLink : public SchedulerLink {
     absl::MutexLock lock(&mutex_);
     return member_.life();
   }
-  void AddEnergy(wire::WorkerProgress& progress) const {
-    if (options_.energy) SetEnergy(options_.energy(), progress);
+  // Returns the time up to which the message has samples.
+  absl::Time AddEnergy(wire::WorkerProgress& progress) const {
+    if (options_.energy == nullptr) return absl::InfinitePast();
+    const power::EnergyTotals totals = options_.energy->Take();
+    SetEnergy(totals, time_.Now(), progress);
+    return totals.until;
+  }
+  void ConfirmEnergy(absl::Time metered) const {
+    if (options_.energy != nullptr) options_.energy->Confirm(metered);
   }
   bool LiveOrOver() const ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return member_.live() || member_.end() || interrupted_; }
   absl::Status InterruptStatus() const ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
@@ -238,10 +246,11 @@ class GrpcSchedulerLink : public SchedulerLink {
         NoteComputing(watch);
         request = MakeHeartbeat(member_.life(), progress_.Take(time_.Now()));
       }
-      AddEnergy(*request.mutable_worker());
+      const absl::Time metered = AddEnergy(*request.mutable_worker());
       wire::HeartbeatReply reply;
       const auto context = rpc::ContextWithTimeout(options_.timeouts.failover());
       const absl::Status status = rpc::FromGrpc(stub()->Heartbeat(context.get(), request, &reply));
+      if (status.ok()) ConfirmEnergy(metered);
       Digest(Incarnation(request.incarnation()), status, reply);
       if (status.ok() && KnowsOlderThan(Generation(reply.generation()))) FetchMap(JobId(request.job()));
     }

@@ -53,9 +53,9 @@ class SchedulerLink {
     // Called each time the worker has joined and may train, on the thread that calls Join(). Must not call the link.
     // May be null.
     std::function<void()> on_live = nullptr;
-    // Returns the totals of the meters of this node, which are sent with each progress message. Null if nothing is
-    // metered.
-    std::function<power::EnergyTotals()> energy = nullptr;
+    // Meters of this node, whose totals and samples are sent with each progress message. Outlives the link; null if
+    // nothing is metered.
+    power::EnergySampler* energy = nullptr;
     Timeouts timeouts;
     // Longest time without an answer from the scheduler. A value below timeouts.out_of_reach() counts as that.
     absl::Duration silence_max = absl::ZeroDuration();

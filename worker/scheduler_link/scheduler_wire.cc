@@ -92,12 +92,13 @@ wire::WorkerProgress ToWire(const WorkerMembership& life, const StepTotals& prog
   return out;
 }
 
-void SetEnergy(const power::EnergyTotals& totals, wire::WorkerProgress& out) {
+void SetEnergy(const power::EnergyTotals& totals, absl::Time now, wire::WorkerProgress& out) {
   wire::NodeEnergy& energy = *out.mutable_energy();
   energy.set_node(HostName());
   energy.set_machine(power::MachineIdentity());
   energy.set_since_us(absl::ToUnixMicros(totals.since));
   energy.set_until_us(absl::ToUnixMicros(totals.until));
+  energy.set_sent_us(absl::ToUnixMicros(now));
   for (const power::DeviceTotals& device : totals.devices) {
     wire::DeviceEnergy& one = *energy.add_devices();
     one.set_device(device.device);
@@ -107,6 +108,14 @@ void SetEnergy(const power::EnergyTotals& totals, wire::WorkerProgress& out) {
     joules.set_validation(device.joules.validation);
     joules.set_test(device.joules.test);
     joules.set_other(device.joules.other);
+    if (const auto idle = totals.idle_watts.find(device.device); idle != totals.idle_watts.end())
+      one.set_idle_watts(idle->second);
+    for (const power::PowerSample& sample : totals.samples) {
+      if (sample.device != device.device) continue;
+      wire::PowerSample& out_sample = *one.add_samples();
+      out_sample.set_at_us(absl::ToUnixMicros(sample.at));
+      out_sample.set_watts(sample.watts);
+    }
   }
 }
 

@@ -13,7 +13,7 @@ namespace slackline::worker {
 wire::RegisterWorkerRequest MakeRegistration(const SchedulerLink::Options& options, uint32_t pid,
                                              const WorkerMembership& before);
 wire::WorkerProgress ToWire(const WorkerMembership& life, const StepTotals& progress);
-void SetEnergy(const power::EnergyTotals& totals, wire::WorkerProgress& out);
+void SetEnergy(const power::EnergyTotals& totals, absl::Time now, wire::WorkerProgress& out);
 wire::HeartbeatRequest MakeHeartbeat(const WorkerMembership& life, const StepTotals& progress);
 // The last heartbeat of a worker that leaves. `trained`: see SchedulerLink::Leave().
 wire::HeartbeatRequest MakeGoodbye(const WorkerMembership& life, const StepTotals& progress, const std::string& reason,

@@ -228,6 +228,7 @@ WorkerConfig::Metering MakeMetering(const job::Power& power) {
   metering.options.sysfs = power.sysfs();
   metering.options.nvml_library = power.nvml_library();
   metering.every = absl::Milliseconds(power.sample_every_ms());
+  metering.idle = absl::Seconds(power.idle_s());
   return metering;
 }
 
@@ -280,8 +281,8 @@ WorkerConfig MakeWorkerConfig(const job::Job& job, const WorkerIdentity& self, u
   config.data = {.settings = job.data(),
                  .classes = job.model().classes(),
                  .evaluation_split = job.data().evaluation_split() == job::Data::VALIDATION ? "validation" : "test",
-                 .give_up = absl::Milliseconds(job.timeouts().startup_ms())};
                  .last_split = job.data().test_at_end() ? "test" : "",
+                 .give_up = absl::Milliseconds(job.timeouts().startup_ms())};
   config.data_threads = job.data().threads();
   config.augment = MakeAugment(job.data().augment());
   if (config.model.self_supervised.on()) config.augment.views = config.model.self_supervised.views;

@@ -51,6 +51,8 @@ struct WorkerConfig {
     enum class Gpus { kUsed, kAll, kNone } gpus = Gpus::kUsed;
     power::MeterOptions options;  // all but the GPUs
     absl::Duration every = absl::Milliseconds(500);
+    // Time for which the idle node is metered before anything is loaded; zero: none.
+    absl::Duration idle = absl::ZeroDuration();
   };
   Metering metering;
   // Path of a safetensors file with the initial weights; empty: the model draws them.
