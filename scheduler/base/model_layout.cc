@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -123,6 +124,19 @@ class Groups {
   std::vector<std::string> names_;
 };
 
+// Checks that the files that are spread have all training samples.
+absl::Status CheckBlocks(const wire::RegisterWorkerRequest& request) {
+  if (request.block_samples().empty()) return absl::OkStatus();
+  uint64_t samples = 0;
+  for (const uint32_t one : request.block_samples()) samples += one;
+  if (samples == request.train_samples() && absl::c_find(request.block_samples(), 0) == request.block_samples().end()) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "worker ", request.name(), " has ", request.block_samples_size(), " files that are spread, with ", samples,
+      " images; allowed are files of at least 1 image, with ", request.train_samples(), " images in all"));
+}
+
 }  // namespace
 
 absl::StatusOr<ModelLayout> LayoutOf(const wire::RegisterWorkerRequest& request, const job::Job& job) {
@@ -166,6 +180,8 @@ absl::StatusOr<ModelLayout> LayoutOf(const wire::RegisterWorkerRequest& request,
     return absl::InvalidArgumentError(absl::StrCat("worker ", request.name(), " sees ", request.train_samples(),
                                                    " training samples; allowed are 1 to ", kSamplesMax));
   }
+  if (absl::Status whole = CheckBlocks(request); !whole.ok()) return whole;
+  layout.block_samples.assign(request.block_samples().begin(), request.block_samples().end());
   layout.train_samples = request.train_samples();
   layout.test_samples = request.test_samples();
   return layout;
@@ -188,6 +204,16 @@ absl::Status CheckSame(const wire::RegisterWorkerRequest& first, const wire::Reg
   if (absl::Status same = compare("number of training samples", other.train_samples(), first.train_samples());
       !same.ok()) {
     return same;
+  }
+  if (absl::Status same =
+          compare("number of files that are spread", other.block_samples_size(), first.block_samples_size());
+      !same.ok()) {
+    return same;
+  }
+  for (int i = 0; i < first.block_samples_size(); ++i) {
+    const absl::Status same =
+        compare(absl::StrCat("number of images in file ", i + 1), other.block_samples(i), first.block_samples(i));
+    if (!same.ok()) return same;
   }
   return compare("number of test samples", other.test_samples(), first.test_samples());
 }

@@ -26,6 +26,8 @@ struct ModelLayout {
   std::optional<job::Optimizer> optimizer;
   uint64_t train_samples = 0;
   uint64_t test_samples = 0;
+  // Number of training samples in each file that is spread over the nodes; empty if none are.
+  std::vector<uint32_t> block_samples;
 };
 
 // Counts what `request` declares, and finds out which group each parameter is in.

@@ -16,7 +16,7 @@ namespace slackline::scheduler {
 Controller::Controller(const Config& config, const TimeSource& time, ServerCalls& servers)
     : config_(config),
       time_(time),
-      images_({.silence_max = config.timeouts.worker_dead()}),
+      images_({.silence_max = config.timeouts.worker_dead(), .nodes_expected = config.job.cluster().workers()}),
       course_(job_),
       job_(config_, time, servers, *this, course_),
       members_(job_, course_, *this) {}
@@ -42,8 +42,13 @@ absl::StatusOr<wire::GetShardMapReply> Controller::GetShardMap(const wire::GetSh
 }
 
 absl::StatusOr<wire::NextTaskReply> Controller::NextTask(const wire::NextTaskRequest& request) {
+  std::vector<uint8_t> distances;
+  if (!request.images_address().empty()) {
+    absl::MutexLock lock(&images_mutex_);
+    distances = images_.DistancesFrom(request.images_address(), request.images_borrowed(), time_.Now());
+  }
   absl::MutexLock lock(&mutex_);
-  return members_.NextTask(request);
+  return members_.NextTask(request, distances);
 }
 
 absl::StatusOr<wire::LeasePartsReply> Controller::LeaseParts(const wire::LeasePartsRequest& request) {

@@ -20,6 +20,8 @@ Tasks::Config TasksConfig(const RunningJob& running) {
   const job::Job& job = running.config.job;
   Tasks::Config tasks;
   tasks.ranges.samples_per_epoch = running.shards.layout().train_samples;
+  tasks.ranges.block_samples = running.shards.layout().block_samples;
+  tasks.ranges.seed = job.seed();
   tasks.ranges.epochs = job.training().epochs();
   // Whole pushes.
   tasks.ranges.batch_size = running.RangeUnit(job.training().batch_size());

@@ -335,7 +335,8 @@ absl::StatusOr<wire::HeartbeatReply> MemberRequests::WorkerHeartbeat(const wire:
   return reply;
 }
 
-absl::StatusOr<wire::NextTaskReply> MemberRequests::NextTask(const wire::NextTaskRequest& request) {
+absl::StatusOr<wire::NextTaskReply> MemberRequests::NextTask(const wire::NextTaskRequest& request,
+                                                             absl::Span<const uint8_t> distances) {
   if (absl::Status job = CheckJob(job_.config, request.job()); !job.ok()) return job;
   const absl::Time now = job_.time.Now();
   const Holder holder = {WorkerId(request.worker()), Incarnation(request.incarnation())};
@@ -360,7 +361,8 @@ absl::StatusOr<wire::NextTaskReply> MemberRequests::NextTask(const wire::NextTas
                                       .live = worker.state == WorkerState::kLive,
                                       .pace = {.samples_per_second = request.samples_per_second(),
                                                .batch_size = job_.RangeUnit(job_.BatchSizeFor(holder.worker)),
-                                               .workers = job_.membership.CountLive()},
+                                               .workers = job_.membership.CountLive(),
+                                               .distances = distances},
                                       .swift = !job_.tasks->EvaluationDue() || job_.Swift(holder.worker)});
   if (std::holds_alternative<RegisterAgainWork>(work)) {
     return absl::FailedPreconditionError(

@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "scheduler.pb.h"
 #include "scheduler/control/job_course.h"
 #include "scheduler/control/running_job.h"
@@ -31,7 +32,9 @@ class MemberRequests {
   absl::StatusOr<wire::RegisterWorkerReply> RegisterWorker(const wire::RegisterWorkerRequest& request);
   absl::StatusOr<wire::HeartbeatReply> Heartbeat(const wire::HeartbeatRequest& request);
   absl::StatusOr<wire::GetShardMapReply> GetShardMap(const wire::GetShardMapRequest& request) const;
-  absl::StatusOr<wire::NextTaskReply> NextTask(const wire::NextTaskRequest& request);
+  // `distances`: see DataRanges::Pace.
+  absl::StatusOr<wire::NextTaskReply> NextTask(const wire::NextTaskRequest& request,
+                                               absl::Span<const uint8_t> distances);
   absl::StatusOr<wire::LeasePartsReply> LeaseParts(const wire::LeasePartsRequest& request);
   absl::Status ReportEvaluation(const wire::EvaluationReport& request);
   absl::Status ReportExit(const wire::ReportExitRequest& request);

@@ -2,13 +2,19 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
+#include <tuple>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/base/split_mix.h"
 #include "scheduler/base/forgotten.h"
 
 namespace slackline::scheduler {
 namespace {
+
+// Largest distance of a block that is with the worker, or nearly so.
+constexpr uint8_t kNearMax = 1;
 
 // What a peer says its speed is, made harmless.
 double Sane(double samples_per_second) {
@@ -19,6 +25,46 @@ double Sane(double samples_per_second) {
 
 DataRanges::DataRanges(const Config& config) : config_(config) {
   SLACKLINE_CHECK(config.samples_per_epoch > 0 && config.epochs > 0 && config.batch_size > 0);
+  uint64_t end = 0;
+  for (const uint32_t samples : config.block_samples) block_ends_.push_back(end += samples);
+  SLACKLINE_CHECK(block_ends_.empty() || end == config.samples_per_epoch);
+}
+
+size_t DataRanges::BlockAt(uint64_t position) const {
+  return static_cast<size_t>(std::upper_bound(block_ends_.begin(), block_ends_.end(), position) - block_ends_.begin());
+}
+
+void DataRanges::AddFree(const Span& span) {
+  uint64_t begin = span.begin;
+  for (auto end = block_ends_.begin() + static_cast<int64_t>(BlockAt(begin));
+       end < block_ends_.end() && *end < span.end; ++end) {
+    free_.insert({span.epoch, begin, *end});
+    begin = *end;
+  }
+  free_.insert({span.epoch, begin, span.end});
+}
+
+std::set<DataRanges::Span>::const_iterator DataRanges::Choose(const Pace& pace) const {
+  if (block_ends_.empty()) return free_.begin();
+  const bool known = pace.distances.size() == block_ends_.size();
+  // Drawn anew for each range, so that a worker mixes the files that it has.
+  const uint64_t draw = SplitMix64(SplitMix64(config_.seed).Next() + last_id_.value()).Next();
+  const auto rank = [&](const Span& span) {
+    const size_t block = BlockAt(span.begin);
+    const uint8_t distance = known ? pace.distances[block] : uint8_t{0};
+    // A worker that gets a file from afar should have much to train on it, and nobody else should do the same.
+    const uint64_t missing = distance > kNearMax ? config_.block_samples[block] - (span.end - span.begin) : uint64_t{0};
+    return std::tuple(distance, missing, SplitMix64(draw + span.begin).Next());
+  };
+  auto best = free_.begin();
+  auto best_rank = rank(*best);
+  for (auto span = std::next(best); span != free_.end() && span->epoch == best->epoch; ++span) {
+    if (const auto other = rank(*span); other < best_rank) {
+      best = span;
+      best_rank = other;
+    }
+  }
+  return best;
 }
 
 std::optional<DataRange> DataRanges::Lease(const Holder& holder, const Pace& told) {
@@ -26,14 +72,15 @@ std::optional<DataRange> DataRanges::Lease(const Holder& holder, const Pace& tol
   if (cut_short_) return std::nullopt;
   if (free_.empty()) {
     if (next_epoch_ == config_.epochs) return std::nullopt;
-    free_.insert({next_epoch_++, 0, config_.samples_per_epoch});
+    AddFree({next_epoch_++, 0, config_.samples_per_epoch});
   }
   Pace pace = told;
   pace.samples_per_second = Sane(told.samples_per_second);
   if (pace.batch_size == 0) pace.batch_size = config_.batch_size;
-  const Span span = *free_.begin();
+  const auto chosen = Choose(pace);
+  const Span span = *chosen;
   const uint64_t end = std::min(span.end, span.begin + SizeFor(holder, pace, span.epoch));
-  free_.erase(free_.begin());
+  free_.erase(chosen);
   last_id_ = last_id_.Next();
   const DataRange range = {last_id_, span.epoch, span.begin, end};
   if (end < span.end) free_.insert({span.epoch, end, span.end});
@@ -134,7 +181,7 @@ uint64_t DataRanges::Release(const Holder& holder) {
   finished_.erase(holder);
   if (!leased_.contains(holder)) return 0;
   const DataRange range = TakeBack(holder);
-  free_.insert({range.epoch, range.begin, range.end});
+  AddFree({range.epoch, range.begin, range.end});
   samples_leased_ -= range.size();
   samples_given_twice_ += range.size();
   return range.size();
@@ -179,7 +226,7 @@ void DataRanges::Restore(const state::Ranges& state) {
   SLACKLINE_CHECK(last_id_ == RangeId());
   last_id_ = forgotten_to_ = RangeId(state.last_id() + kForgottenMax);
   next_epoch_ = state.next_epoch();
-  for (const state::Span& span : state.free()) free_.insert({span.epoch(), span.begin(), span.end()});
+  for (const state::Span& span : state.free()) AddFree({span.epoch(), span.begin(), span.end()});
   for (const state::Lease& lease : state.leased()) {
     const state::Span& span = lease.span();
     Lend(FromState(lease.holder()),

@@ -9,6 +9,10 @@
 // divided by twice the number of workers. Ranges shrink towards the end of every epoch, so epochs end in order and all
 // workers run out of work together.
 //
+// Samples may be in blocks, such as the files of images that are spread over the nodes. A range then lies in one block.
+// It comes from a block that is as near to the worker as any with free samples, drawn at random; a block that is far
+// away is preferred whole. Distance never keeps a sample from a worker: if all that is left is far, the worker gets it.
+//
 // Thread-safety: none.
 // Units:         samples; positions count from 0 in the epoch's order.
 // Invariant:     every sample of an opened epoch is in exactly one of: free, leased, done.
@@ -24,6 +28,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "common/base/ids.h"
 #include "scheduler_state.pb.h"
 
@@ -68,6 +73,11 @@ class DataRanges {
     absl::Duration range_duration = absl::Seconds(2);
     // Size, in batches, of a range for a worker whose speed is not known yet.
     uint32_t first_batches = 10;
+    // Number of samples in each block, in the order of positions; empty: the epoch is one block, and ranges come in the
+    // order of positions. The sum is samples_per_epoch.
+    std::vector<uint32_t> block_samples = {};
+    // Seed of the draw of blocks.
+    uint64_t seed = 1;
   };
 
   // Speed and situation of a worker that asks for a range.
@@ -81,12 +91,15 @@ class DataRanges {
     // Samples left until workers should ask again because something happens then: ranges shrink towards that point,
     // too.
     uint64_t samples_left = std::numeric_limits<uint64_t>::max();
+    // Distance of each block from the worker, less is better; 0 and 1 mean that the worker's node has it, or nearly so.
+    // Empty, or of another length: all blocks are equally near.
+    absl::Span<const uint8_t> distances = {};
   };
 
   explicit DataRanges(const Config& config);
 
   // Returns the next range for this worker; nullopt if all samples are leased or done. A holder that has an unfinished
-  // range gets that range again. Sizes are whole batches, at least one, except at the end of an epoch.
+  // range gets that range again. Sizes are whole batches, at least one, except at the end of an epoch or a block.
   std::optional<DataRange> Lease(const Holder& holder, const Pace& pace);
 
   // Notes that the holder has trained the range. Repeating it changes nothing.
@@ -146,11 +159,19 @@ class DataRanges {
   // Returns the worker's share of what all workers train in a second; at most an equal share.
   double ShareOf(const Pace& pace) const;
   uint64_t FreeOf(uint32_t epoch) const;
+  // Adds free samples, cut at the ends of blocks.
+  void AddFree(const Span& span);
+  // Returns the span in free_ from which to lease. Requires: free_ is not empty.
+  std::set<Span>::const_iterator Choose(const Pace& pace) const;
+  // Returns the block at this position.
+  size_t BlockAt(uint64_t position) const;
   void Lend(const Holder& holder, const Lent& lent);
   // Ends the holder's lease and returns its range. Requires: the holder has a lease.
   DataRange TakeBack(const Holder& holder);
 
   const Config config_;
+  // Position at which each block ends; empty if there are no blocks.
+  std::vector<uint64_t> block_ends_;
   RangeId last_id_;
   // Bound below which all numbers are of earlier schedulers, which gave some of them after their last save.
   RangeId forgotten_to_;

@@ -39,14 +39,26 @@ wire::FindImagesRequest TakeQuestion(fuzz::BytesInput& input) {
   request.set_held(held);
   for (uint32_t i = input.TakeUpTo(3); i > 0; --i) request.add_failed(AddressOf(input.TakeUpTo(kAddresses)));
   request.set_patience_ms((flags & 16) == 0 ? 100 : input.Take<uint32_t>());
+  request.set_spread((flags & 32) == 0 ? 5 : input.TakeUpTo(2 * kFilesMax));
+  request.set_wants_share((flags & 64) != 0);
+  if ((flags & 128) != 0) request.set_needs(input.TakeUpTo(kFilesMax));
+  request.set_full(input.TakeUpTo(1) == 1);
   return request;
 }
 
 void CheckAnswer(const wire::FindImagesRequest& request, const wire::FindImagesReply& reply,
                  const std::map<std::string, std::string>& held) {
-  SLACKLINE_CHECK(request.wants() || !reply.has_file());
+  SLACKLINE_CHECK(request.wants() || request.wants_share() || request.has_needs() || !reply.has_file());
+  if (reply.has_drop()) {
+    SLACKLINE_CHECK(request.full() && reply.drop() < request.spread() && Holds(request.held(), reply.drop()));
+  }
   if (!reply.has_file()) return;
-  SLACKLINE_CHECK(reply.file() < request.files() && !Holds(request.held(), reply.file()));
+  SLACKLINE_CHECK(reply.file() < request.files());
+  if (request.has_needs() && reply.file() == request.needs()) {
+    SLACKLINE_CHECK(reply.file() < request.spread());
+  } else {
+    SLACKLINE_CHECK(!Holds(request.held(), reply.file()));
+  }
   if (reply.from().empty()) return;
   SLACKLINE_CHECK(reply.from() != request.address());
   for (const std::string& failed : request.failed()) SLACKLINE_CHECK(reply.from() != failed);
