@@ -34,6 +34,7 @@
 #include "common/text/member_name.h"
 #include "common/text/version_text.h"
 #include "common/time/clock.h"
+#include "images/prepared/spread_shards.h"
 #include "worker/base/step_memory.h"
 #include "worker/base/trace_sender.h"
 #include "worker/cuda/gpus.h"
@@ -175,6 +176,16 @@ absl::StatusOr<std::unique_ptr<images::ImagePeers>> StartPeers(const Flags& flag
                       .timeouts = timeouts}));
 }
 
+void WarnOfSmallFiles(const std::vector<uint32_t>& file_samples, uint32_t batch_size) {
+  if (file_samples.empty()) return;
+  const uint32_t most = *std::max_element(file_samples.begin(), file_samples.end());
+  if (most >= batch_size) return;
+  log::Warning("data.cache.spread: the files of images have at most ", most, " images each, training.batch_size is ",
+               batch_size,
+               ": a batch has images of one file, so batches are smaller. `slackline prepare "
+               "--shard-images` makes larger files");
+}
+
 // Until there is a trainer, which leaves in good order: nobody waits for this process yet, and what it may be doing,
 // such as copying images, can take long. All that it writes may be left in part.
 std::unique_ptr<const StopSignals> EndAtOnce(const Flags& flags, int code) {
@@ -252,6 +263,12 @@ int Work(const Flags& flags, const job::Job& job) {
   link_options.train_samples = data->train.size();
   link_options.test_samples = data->test.size();
   link_options.data_fingerprint = data->fingerprint;
+  link_options.block_samples = data->train.BlockSamples();
+  WarnOfSmallFiles(link_options.block_samples, config.trainer.batch_size);
+  if (const std::shared_ptr<images::SpreadShards> spread = data->spread; spread != nullptr) {
+    link_options.images_address = spread->address();
+    link_options.images_borrowed = [spread] { return spread->Borrowed(); };
+  }
   const auto link = SchedulerLink::Create(link_options);
   images::Prefetcher prefetcher(data->train, config.normalisation, config.prefetch_batches, config.augment, config.seed,
                                 config.data_threads);
@@ -294,6 +311,8 @@ int Work(const Flags& flags, const job::Job& job) {
   });
   if (absl::Status bound = BindThread(cores->compute); !bound.ok()) return Fail(bound, kFailed);
   const absl::Status status = trainer.Run();
+  // Batches that nobody wants any more must not hold up the end.
+  if (data->spread != nullptr) data->spread->Stop();
   if (!config.trace.empty()) WriteTrace(*trace, config.trace);
   trace_sender.reset();
   if (const absl::Status given_up = (*group)->given_up(); !given_up.ok()) {

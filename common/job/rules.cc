@@ -134,6 +134,23 @@ class Rules : private RuleBook {
     }
   }
 
+  // A range has images of one file: what needs others would read files from afar all the time.
+  void Spread(const job::Job& job) {
+    const job::Cache& cache = job.data().cache();
+    if (!cache.peers()) NeedsOther(cache, "data.cache.spread", "data.cache.peers: true", "false");
+    if (!cache.spread()) return;
+    const auto refuse = [&](const std::string& with, const std::string& other) {
+      Refuse("data.cache.spread", absl::StrCat("true with ", with), absl::StrCat("false, or ", other));
+    };
+    if (job.data().sampling() == job::Data::BALANCED) refuse("data.sampling: balanced", "data.sampling: uniform");
+    if (job.local().subset_samples() > 0) {
+      refuse(absl::StrCat("local.subset_samples: ", job.local().subset_samples()), "local.subset_samples: 0");
+    }
+    if (job.training().self_supervised().method() != job::SelfSupervised::NONE) {
+      refuse("training.self_supervised, whose evaluations read all training images", "no self-supervised training");
+    }
+  }
+
   // A module's own loss is given labels, one an image.
   void Mixing(const job::Augment& augment, const job::Training& training) {
     const auto refuse_small = [&](const char* key, double alpha) {
@@ -546,6 +563,7 @@ void CheckRules(const job::Job& job, const std::string& name, const Origins& ori
   CheckModelRules(job, name, origins, mistakes);
   rules.Data(job.data());
   rules.Peers(job.data().cache(), job.security());
+  rules.Spread(job);
   rules.Mixing(job.data().augment(), job.training());
   rules.ClassWeights(job.training(), job.model().classes());
   rules.Optimizer(job);

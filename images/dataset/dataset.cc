@@ -20,6 +20,19 @@ namespace {
 
 constexpr float kPixelMax = 255;
 
+// Returns the split, which has images.
+absl::StatusOr<const PreparedSplit*> FindSplit(const std::string& name, const PreparedIndex& index,
+                                               const std::string& split) {
+  const PreparedSplit* found = index.Find(split);
+  if (found != nullptr && found->rows() > 0) return found;
+  return absl::InvalidArgumentError(absl::StrCat(name, " has no images in its split ", split,
+                                                 "; `slackline prepare --split` says how many each has"));
+}
+
+uint64_t KeptImages(const PreparedSplit& split, uint64_t images_max) {
+  return images_max == 0 ? split.rows() : std::min(images_max, split.rows());
+}
+
 }  // namespace
 
 absl::StatusOr<Dataset> Dataset::ReadIdx(const std::string& folder, const std::string& stem, uint64_t images_max) {
@@ -68,14 +81,7 @@ absl::StatusOr<Dataset> Dataset::OpenPrepared(const std::string& folder, const P
   return OpenPrepared(folder, InFolder(folder), index, split, options);
 }
 
-absl::StatusOr<Dataset> Dataset::OpenPrepared(const std::string& name, const Locate& locate, const PreparedIndex& index,
-                                              const std::string& split, const PreparedOptions& options) {
-  const PreparedSplit* found = index.Find(split);
-  if (found == nullptr || found->rows() == 0) {
-    return absl::InvalidArgumentError(absl::StrCat(name, " has no images in its split ", split,
-                                                   "; `slackline prepare --split` says how many each has"));
-  }
-  const uint64_t size = options.images_max == 0 ? found->rows() : std::min(options.images_max, found->rows());
+Dataset Dataset::LikeIndex(const PreparedIndex& index) {
   Dataset dataset;
   dataset.shape_ = index.shape;
   dataset.type_ = index.type;
@@ -84,21 +90,62 @@ absl::StatusOr<Dataset> Dataset::OpenPrepared(const std::string& name, const Loc
     // What is the same everywhere has no deviation, and becomes 0.
     dataset.scales_.push_back(ScaleOf(index.mean[c], index.deviation[c] > 0 ? index.deviation[c] : 1, white));
   }
-  for (const PreparedShard& shard : found->ShardsOf(options.images_max)) {
+  return dataset;
+}
+
+void Dataset::AddShard(const PreparedShard& shard, const MappedShard& labels, uint64_t size) {
+  starts_.push_back(labels_.size());
+  for (uint64_t row = 0; row < shard.rows && labels_.size() < size; ++row) {
+    labels_.push_back(static_cast<uint32_t>(labels.label(row)));
+  }
+  names_.push_back(shard.images.name);
+}
+
+absl::StatusOr<Dataset> Dataset::OpenPrepared(const std::string& name, const Locate& locate, const PreparedIndex& index,
+                                              const std::string& split, const PreparedOptions& options) {
+  const absl::StatusOr<const PreparedSplit*> found = FindSplit(name, index, split);
+  if (!found.ok()) return found.status();
+  const uint64_t size = KeptImages(**found, options.images_max);
+  Dataset dataset = LikeIndex(index);
+  for (const PreparedShard& shard : (*found)->ShardsOf(options.images_max)) {
     absl::StatusOr<MappedShard> mapped = OpenShard(locate, shard, index);
     if (!mapped.ok()) return mapped.status();
     absl::Status status = CheckLabels(*mapped, shard, index.classes.size());
     if (status.ok() && options.verify) status = CheckBytes(*mapped, shard);
     if (status.ok() && options.verify) status = CheckPixels(*mapped, shard, index);
     if (!status.ok()) return absl::Status(status.code(), absl::StrCat(name, ": ", status.message()));
-    dataset.starts_.push_back(dataset.labels_.size());
-    for (uint64_t row = 0; row < shard.rows && dataset.labels_.size() < size; ++row) {
-      dataset.labels_.push_back(static_cast<uint32_t>(mapped->label(row)));
-    }
+    dataset.AddShard(shard, *mapped, size);
     dataset.shards_.push_back(*std::move(mapped));
-    dataset.names_.push_back(shard.images.name);
   }
   return dataset;
+}
+
+absl::StatusOr<Dataset> Dataset::OpenStreamed(const std::string& name, const Locate& locate,
+                                              std::shared_ptr<ShardSource> shards, const PreparedIndex& index,
+                                              const std::string& split, uint64_t images_max) {
+  const absl::StatusOr<const PreparedSplit*> found = FindSplit(name, index, split);
+  if (!found.ok()) return found.status();
+  const uint64_t size = KeptImages(**found, images_max);
+  Dataset dataset = LikeIndex(index);
+  for (const PreparedShard& shard : (*found)->ShardsOf(images_max)) {
+    const absl::StatusOr<MappedShard> labels = OpenLabels(locate, shard);
+    if (!labels.ok()) return labels.status();
+    const absl::Status status = CheckLabels(*labels, shard, index.classes.size());
+    if (!status.ok()) return absl::Status(status.code(), absl::StrCat(name, ": ", status.message()));
+    dataset.AddShard(shard, *labels, size);
+  }
+  dataset.streamed_ = std::move(shards);
+  return dataset;
+}
+
+std::vector<uint32_t> Dataset::BlockSamples() const {
+  if (streamed_ == nullptr) return {};
+  std::vector<uint32_t> samples;
+  for (size_t i = 0; i < starts_.size(); ++i) {
+    const uint64_t end = i + 1 < starts_.size() ? starts_[i + 1] : size();
+    samples.push_back(static_cast<uint32_t>(end - starts_[i]));
+  }
+  return samples;
 }
 
 Dataset Dataset::FromSource(std::shared_ptr<const ImageSource> source, const ImageShape& shape,
@@ -118,34 +165,41 @@ Dataset Dataset::FromScenes(std::shared_ptr<const SceneSource> source) {
   return dataset;
 }
 
-absl::StatusOr<const uint8_t*> Dataset::Pixels(uint32_t index, std::vector<uint8_t>& scratch) const {
+absl::StatusOr<const uint8_t*> Dataset::Pixels(uint32_t index, Scratch<uint8_t>& scratch) const {
   SLACKLINE_CHECK(index < size());
   if (source_ != nullptr) {
-    scratch.resize(shape_.values());
-    if (absl::Status read = source_->Read(index, absl::MakeSpan(scratch)); !read.ok()) return read;
-    return scratch.data();
+    scratch.pixels.resize(shape_.values());
+    if (absl::Status read = source_->Read(index, absl::MakeSpan(scratch.pixels)); !read.ok()) return read;
+    return scratch.pixels.data();
   }
-  if (shards_.empty()) return pixels_.data() + index * shape_.values();
-  size_t shard = 0;
-  uint64_t row = 0;
-  return Mapped(index, shard, row);
+  if (starts_.empty()) return pixels_.data() + index * shape_.values();
+  if (absl::Status found = FindMapped(index, scratch.place); !found.ok()) return found;
+  return scratch.place.pixels;
 }
 
-absl::StatusOr<const float*> Dataset::Pixels(uint32_t index, std::vector<float>& scratch) const {
+absl::StatusOr<const float*> Dataset::Pixels(uint32_t index, Scratch<float>& scratch) const {
   SLACKLINE_CHECK(index < size());
-  size_t shard = 0;
-  uint64_t row = 0;
-  const uint8_t* halves = Mapped(index, shard, row);
-  scratch.resize(shape_.values());
-  if (absl::Status status = CheckHalves(names_[shard], row, halves, scratch.size()); !status.ok()) return status;
-  ReadHalves(halves, absl::MakeSpan(scratch));
-  return scratch.data();
+  if (absl::Status found = FindMapped(index, scratch.place); !found.ok()) return found;
+  const Place& place = scratch.place;
+  scratch.pixels.resize(shape_.values());
+  const absl::Status good = CheckHalves(names_[place.shard], place.row, place.pixels, scratch.pixels.size());
+  if (!good.ok()) return good;
+  ReadHalves(place.pixels, absl::MakeSpan(scratch.pixels));
+  return scratch.pixels.data();
 }
 
-const uint8_t* Dataset::Mapped(uint32_t index, size_t& shard, uint64_t& row) const {
-  shard = static_cast<size_t>(std::upper_bound(starts_.begin(), starts_.end(), index) - starts_.begin()) - 1;
-  row = index - starts_[shard];
-  return shards_[shard].pixels + row * shape_.values() * BytesOfPixel(type_);
+absl::Status Dataset::FindMapped(uint32_t index, Place& place) const {
+  const auto shard = static_cast<size_t>(std::upper_bound(starts_.begin(), starts_.end(), index) - starts_.begin()) - 1;
+  if (streamed_ != nullptr && (place.held == nullptr || place.shard != shard)) {
+    absl::StatusOr<std::shared_ptr<const MappedShard>> held = streamed_->Open(shard);
+    if (!held.ok()) return held.status();
+    place.held = *std::move(held);
+  }
+  place.shard = shard;
+  place.row = index - starts_[shard];
+  const uint8_t* const pixels = streamed_ != nullptr ? place.held->pixels : shards_[shard].pixels;
+  place.pixels = pixels + place.row * shape_.values() * BytesOfPixel(type_);
+  return absl::OkStatus();
 }
 
 absl::Status Dataset::Load(absl::Span<const uint32_t> indices, double mean, double deviation, Batch& batch,
@@ -173,7 +227,7 @@ absl::Status Dataset::LoadPixels(absl::Span<const uint32_t> indices, const Scale
   RemakeFloats(batch.images, views * indices.size() * shape_.values());
   batch.labels.resize(indices.size());
   BasicAugmenter<Pixel> augmenter(variation == nullptr ? Variation{} : *variation, shape_);
-  std::vector<Pixel> scratch;
+  Scratch<Pixel> scratch;
   for (size_t i = 0; i < indices.size(); ++i) {
     const auto image = static_cast<uint32_t>(indices[i] % size());
     const absl::StatusOr<const Pixel*> pixels = Pixels(image, scratch);
@@ -191,13 +245,20 @@ absl::Status Dataset::LoadPixels(absl::Span<const uint32_t> indices, const Scale
   return absl::OkStatus();
 }
 
-std::vector<uint32_t> EpochOrder(uint64_t size, uint64_t seed, uint32_t epoch) {
+std::vector<uint32_t> EpochOrder(uint64_t size, uint64_t seed, uint32_t epoch,
+                                 absl::Span<const uint32_t> block_samples) {
   SLACKLINE_CHECK(size <= std::numeric_limits<uint32_t>::max());
   std::vector<uint32_t> order(size);
   std::iota(order.begin(), order.end(), 0);
   // The seed is mixed before the epoch is added, so that seed 1 epoch 1 is not seed 2 epoch 0.
   SplitMix64 random(SplitMix64(seed).Next() + epoch);
-  Shuffle(random, absl::MakeSpan(order));
+  if (block_samples.empty()) Shuffle(random, absl::MakeSpan(order));
+  uint64_t begin = 0;
+  for (const uint32_t samples : block_samples) {
+    SLACKLINE_CHECK(begin + samples <= size);
+    Shuffle(random, absl::MakeSpan(order).subspan(begin, samples));
+    begin += samples;
+  }
   return order;
 }
 

@@ -54,6 +54,11 @@ class Dataset {
   // Maps files that `locate` finds. `name` names the whole data set in errors.
   static absl::StatusOr<Dataset> OpenPrepared(const std::string& name, const Locate& locate, const PreparedIndex& index,
                                               const std::string& split, const PreparedOptions& options);
+  // Opens a split whose shards come and go: image i of shard s is read from `shards`, Open(s). `locate` finds the files
+  // of labels. Otherwise as OpenPrepared(); pixels are not verified.
+  static absl::StatusOr<Dataset> OpenStreamed(const std::string& name, const Locate& locate,
+                                              std::shared_ptr<ShardSource> shards, const PreparedIndex& index,
+                                              const std::string& split, uint64_t images_max);
   // Creates a data set whose images are produced on demand.
   static Dataset FromSource(std::shared_ptr<const ImageSource> source, const ImageShape& shape,
                             std::vector<uint32_t> labels);
@@ -64,6 +69,9 @@ class Dataset {
   // True if images are produced on demand, which takes longer than reading them.
   bool decoded() const { return source_ != nullptr || scenes_ != nullptr; }
   bool has_scenes() const { return scenes_ != nullptr; }
+  // Returns the number of images in each shard of a data set whose shards come and go; empty for all others. An epoch's
+  // order then permutes the images of each shard.
+  std::vector<uint32_t> BlockSamples() const;
   uint32_t channels() const { return shape_.channels; }
   uint32_t height() const { return shape_.height; }
   uint32_t width() const { return shape_.width; }
@@ -83,7 +91,7 @@ class Dataset {
   // Index `image + n x size()` is the same image again, varied differently.
   //
   //   kInvalidArgument  an image of float16 has values outside [0, 1]
-  //   as ImageSource::Read()
+  //   as ImageSource::Read(), or ShardSource::Open()
   absl::Status Load(absl::Span<const uint32_t> indices, double mean, double deviation, Batch& batch,
                     const Variation* variation = nullptr) const;
 
@@ -95,12 +103,29 @@ class Dataset {
   };
   // Returns the scale for pixels from 0 to `white`, which stands for 1.
   static Scale ScaleOf(double mean, double deviation, double white);
+  // Place of a prepared image. If shards come and go, it holds the shard.
+  struct Place {
+    size_t shard = 0;
+    uint64_t row = 0;
+    std::shared_ptr<const MappedShard> held = nullptr;
+    const uint8_t* pixels = nullptr;
+  };
+  // Memory of one caller of Pixels(), which its result may point into.
+  template <typename Pixel>
+  struct Scratch {
+    std::vector<Pixel> pixels;
+    Place place = {};
+  };
+  // Returns a data set without images, with the shape and the scales of the index.
+  static Dataset LikeIndex(const PreparedIndex& index);
+  // Adds the labels of a shard, and where its images begin, until there are `size` images.
+  void AddShard(const PreparedShard& shard, const MappedShard& labels, uint64_t size);
   // Returns channels x height x width pixels. Uses `scratch` if they are not in memory. The overload for floats reads
   // float16 images.
-  absl::StatusOr<const uint8_t*> Pixels(uint32_t index, std::vector<uint8_t>& scratch) const;
-  absl::StatusOr<const float*> Pixels(uint32_t index, std::vector<float>& scratch) const;
-  // Returns a prepared image in its mapped file, and sets its shard and row.
-  const uint8_t* Mapped(uint32_t index, size_t& shard, uint64_t& row) const;
+  absl::StatusOr<const uint8_t*> Pixels(uint32_t index, Scratch<uint8_t>& scratch) const;
+  absl::StatusOr<const float*> Pixels(uint32_t index, Scratch<float>& scratch) const;
+  // Finds a prepared image in its mapped file.
+  absl::Status FindMapped(uint32_t index, Place& place) const;
   // Implements Load() for images without objects.
   template <typename Pixel>
   absl::Status LoadPixels(absl::Span<const uint32_t> indices, const Scale& same, Batch& batch,
@@ -117,13 +142,17 @@ class Dataset {
   // Prepared images: the shards, the first image of each shard, and one scale per channel.
   std::vector<MappedShard> shards_;
   std::vector<uint64_t> starts_;
+  // Shards that come and go, in place of shards_.
+  std::shared_ptr<ShardSource> streamed_;
   std::vector<Scale> scales_;
   std::vector<std::string> names_;  // names of the shards' image files, for errors
 };
 
 // Returns the order of epoch `epoch` (from 0) over `size` images. The permutation depends only on seed and epoch: it is
-// the same on every worker and platform.
-std::vector<uint32_t> EpochOrder(uint64_t size, uint64_t seed, uint32_t epoch);
+// the same on every worker and platform. With `block_samples`, which add up to `size`, each block of consecutive images
+// is permuted by itself, and stays at its position.
+std::vector<uint32_t> EpochOrder(uint64_t size, uint64_t seed, uint32_t epoch,
+                                 absl::Span<const uint32_t> block_samples = {});
 
 // Returns an order in which all classes that have images are equally frequent, to within one. The order is as long as
 // `labels`. The images of a class are shuffled anew each epoch and repeat as often as needed. In round n, from 0, image

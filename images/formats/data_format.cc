@@ -12,10 +12,12 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/base/check.h"
+#include "common/http/http_address.h"
 #include "images/base/class_names.h"
 #include "images/formats/data_requests.h"
 #include "images/pictures/picture_data.h"
 #include "images/prepared/prepared_index.h"
+#include "images/prepared/spread_shards.h"
 
 namespace slackline::images {
 namespace {
@@ -132,29 +134,75 @@ absl::StatusOr<JobData> OpenPictures(const DataRequest& request, ImagePeers* /*p
                  .fingerprint = 0};
 }
 
-// The files that the job needs, in the order that all its workers have alike.
-std::vector<PreparedFile> FilesOf(const DataRequest& request, const PreparedIndex& index) {
+// The files that the job needs, in the order that all its workers have alike. The first `spread` files are spread over
+// the nodes: the pixels of the training images.
+struct NeededFiles {
   std::vector<PreparedFile> files;
-  const auto add = [&](const std::string& name, uint64_t images_max) {
+  size_t spread = 0;
+};
+
+NeededFiles FilesOf(const DataRequest& request, const PreparedIndex& index, bool spread) {
+  NeededFiles needed;
+  std::vector<PreparedFile> others;
+  const auto add = [&](const std::string& name, uint64_t images_max, bool spreads) {
     const PreparedSplit* split = index.Find(name);
     if (split == nullptr) return;
     for (const PreparedShard& shard : split->ShardsOf(images_max)) {
-      files.push_back(shard.images);
-      files.push_back(shard.labels);
+      (spreads ? needed.files : others).push_back(shard.images);
+      others.push_back(shard.labels);
     }
   };
-  add("train", request.settings.train_images_max());
-  add(request.evaluation_split, 0);
-  if (request.last_split != request.evaluation_split) add(request.last_split, 0);
-  return files;
+  add("train", request.settings.train_images_max(), spread);
+  add(request.evaluation_split, 0, false);
+  if (request.last_split != request.evaluation_split) add(request.last_split, 0, false);
+  needed.spread = needed.files.size();
+  needed.files.insert(needed.files.end(), others.begin(), others.end());
+  return needed;
+}
+
+// Opens the training images, of which this node keeps a part.
+absl::Status OpenSpread(const DataRequest& request, ImagePeers* peers, const Locate& locate, const PreparedIndex& index,
+                        JobData& data) {
+  const std::string& path = request.settings.path();
+  const uint64_t images_max = request.settings.train_images_max();
+  const absl::Span<const PreparedShard> shards = index.Find("train")->ShardsOf(images_max);
+  std::vector<HeldFile> labels;
+  for (const PreparedShard& shard : shards) {
+    absl::StatusOr<HeldFile> held = locate(shard.labels);
+    if (!held.ok()) return held.status();
+    labels.push_back(*std::move(held));
+  }
+  absl::StatusOr<std::shared_ptr<SpreadShards>> spread = SpreadShards::Begin({.store = StoreOptionsOf(request, peers),
+                                                                              .shards = {shards.begin(), shards.end()},
+                                                                              .index = index,
+                                                                              .held = std::move(labels),
+                                                                              .verify = request.settings.verify()});
+  if (!spread.ok()) return spread.status();
+  absl::StatusOr<Dataset> train = Dataset::OpenStreamed(path, locate, *spread, index, "train", images_max);
+  if (!train.ok()) return train.status();
+  data.train = *std::move(train);
+  data.spread = *std::move(spread);
+  return absl::OkStatus();
+}
+
+// Opens the training images, all of which this node keeps.
+absl::Status OpenWhole(const DataRequest& request, const Locate& locate, const PreparedIndex& index, JobData& data) {
+  const job::Data& settings = request.settings;
+  absl::StatusOr<Dataset> train =
+      Dataset::OpenPrepared(settings.path(), locate, index, "train",
+                            {.images_max = settings.train_images_max(), .verify = settings.verify()});
+  if (!train.ok()) return train.status();
+  data.train = *std::move(train);
+  return absl::OkStatus();
 }
 
 absl::StatusOr<JobData> OpenPrepared(const DataRequest& request, ImagePeers* peers) {
   const std::string& path = request.settings.path();
   const std::string& evaluation_split = request.evaluation_split;
-  const uint64_t images_max = request.settings.train_images_max();
-  const bool verify = request.settings.verify();
-  absl::StatusOr<PreparedStore> store = PreparedStore::Open(StoreOptionsOf(request, peers));
+  PreparedStoreOptions options = StoreOptionsOf(request, peers);
+  // A process that only looks at the images has no peers: it reads them from their folder, without filling the cache.
+  if (request.settings.cache().spread() && peers == nullptr && !IsHttp(path)) options.cache_folder.clear();
+  absl::StatusOr<PreparedStore> store = PreparedStore::Open(options);
   if (!store.ok()) return store.status();
   absl::StatusOr<PreparedIndex> index = store->ReadIndex();
   if (!index.ok()) return index.status();
@@ -164,28 +212,29 @@ absl::StatusOr<JobData> OpenPrepared(const DataRequest& request, ImagePeers* pee
   }
   absl::Status augmentable = CheckAugmentable(index->type, request.settings.augment().rand_augment(), path);
   if (!augmentable.ok()) return augmentable;
-  if (absl::Status together = store->GetTogether(FilesOf(request, *index)); !together.ok()) return together;
+  const bool spread = request.settings.cache().spread() && peers != nullptr && index->Find("train") != nullptr;
+  const NeededFiles needed = FilesOf(request, *index, spread);
+  if (absl::Status together = store->GetTogether(needed.files, needed.spread); !together.ok()) return together;
   JobData data;
   const Locate locate = [&store](const PreparedFile& file) { return store->Get(file); };
-  absl::StatusOr<Dataset> train =
-      Dataset::OpenPrepared(path, locate, *index, "train", {.images_max = images_max, .verify = verify});
-  if (!train.ok()) return train.status();
-  absl::StatusOr<Dataset> test =
-      Dataset::OpenPrepared(path, locate, *index, evaluation_split, {.images_max = 0, .verify = verify});
+  const absl::Status train =
+      spread ? OpenSpread(request, peers, locate, *index, data) : OpenWhole(request, locate, *index, data);
+  if (!train.ok()) return train;
+  absl::StatusOr<Dataset> test = Dataset::OpenPrepared(path, locate, *index, evaluation_split,
+                                                       {.images_max = 0, .verify = request.settings.verify()});
   if (!test.ok()) {
     if (index->Find(evaluation_split) != nullptr && index->Find(evaluation_split)->rows() > 0) return test.status();
     return absl::InvalidArgumentError(
         absl::StrCat(test.status().message(), "; data.evaluation_split names another: test or validation"));
   }
   if (!request.last_split.empty()) {
-    absl::StatusOr<Dataset> last =
-        Dataset::OpenPrepared(path, locate, *index, request.last_split, {.images_max = 0, .verify = verify});
+    absl::StatusOr<Dataset> last = Dataset::OpenPrepared(path, locate, *index, request.last_split,
+                                                         {.images_max = 0, .verify = request.settings.verify()});
     if (!last.ok()) return last.status();
     data.last_test = *std::move(last);
   }
-  data.train = *std::move(train);
   data.test = *std::move(test);
-  data.fingerprint = FingerprintOf(*index, images_max);
+  data.fingerprint = FingerprintOf(*index, request.settings.train_images_max());
   data.class_names = std::move(index->classes);
   return data;
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -16,6 +17,7 @@
 namespace slackline::images {
 
 class ImagePeers;
+class SpreadShards;
 
 // The images to open.
 struct DataRequest {
@@ -34,6 +36,8 @@ struct JobData {
   // Fingerprint of the training images, which differs for other images. 0: not known, for data.format folder and
   // webdataset.
   uint64_t fingerprint = 0;
+  // Files of `train` that this node keeps and borrows, with data.cache.spread; else null. Shared with `train`.
+  std::shared_ptr<SpreadShards> spread = nullptr;
 };
 
 // Training images, as a file says without the images being opened.

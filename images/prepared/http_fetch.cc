@@ -176,6 +176,10 @@ class HttpFetch::Session {
   // A few times a second.
   static int OnProgress(void* self, curl_off_t, curl_off_t, curl_off_t, curl_off_t) {
     auto* session = static_cast<Session*>(self);
+    if (session->options_.stopped()) {
+      session->refusal_ = absl::CancelledError("stopped");
+      return 1;
+    }
     if (SteadyTime().Now() > session->end_) {
       session->refusal_ = absl::DeadlineExceededError("it took too long");
       return 1;
@@ -226,8 +230,8 @@ HttpFetch::HttpFetch(const HttpOptions& options) : options_(options), session_(s
 
 HttpFetch::~HttpFetch() = default;
 
-absl::StatusOr<std::string> HttpFetch::Get(const std::string& address, uint64_t bytes_max) {
-  session_->set_end(absl::InfiniteFuture());
+absl::StatusOr<std::string> HttpFetch::Get(const std::string& address, uint64_t bytes_max, absl::Duration total_max) {
+  session_->set_end(SteadyTime().Now() + total_max);
   std::string body;
   const auto begin = [](long code) { return Judge(code); };
   const auto take = [&](absl::string_view data) {
@@ -281,6 +285,7 @@ absl::Status HttpFetch::Insist(const std::string& address, const std::function<a
   Backoff backoff(/*seed=*/static_cast<uint64_t>(::getpid()));
   absl::Time silent_since = SteadyTime().Now();
   for (;;) {
+    if (options_.stopped()) return absl::CancelledError(absl::StrCat(address, ": stopped"));
     const absl::Status done = attempt();
     if (done.ok()) return done;
     const std::string what = absl::StrCat(address, ": ", done.message());

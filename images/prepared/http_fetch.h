@@ -2,6 +2,7 @@
 // the implementation uses libcurl.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -22,6 +23,10 @@ struct HttpOptions {
   absl::Duration silence_max = absl::Seconds(20);
   // Silence over all attempts after which the server is given up.
   absl::Duration give_up = absl::Minutes(2);
+  // Ends transfers once it is true. Borrowed; null: nothing ends them.
+  const std::atomic<bool>* stop = nullptr;
+
+  bool stopped() const { return stop != nullptr && stop->load(); }
 };
 
 // HttpFetch gets files from servers and retries broken transfers.
@@ -32,13 +37,16 @@ class HttpFetch {
   explicit HttpFetch(const HttpOptions& options);
   ~HttpFetch();
 
-  // Gets a small file as a whole.
+  // Gets a file into memory.
+  //   kCancelled           options.stop became true
   //   kNotFound            the server answers 404
   //   kFailedPrecondition  the server answers another permanent code, or sends a part without its range; names the
   //                        address and the code
-  //   kDeadlineExceeded    nothing arrived for options.give_up; says how the last attempt ended
+  //   kDeadlineExceeded    nothing arrived for options.give_up, or it takes longer than `total_max`; says how the last
+  //                        attempt ended
   //   kResourceExhausted   the file has more than `bytes_max` bytes
-  absl::StatusOr<std::string> Get(const std::string& address, uint64_t bytes_max);
+  absl::StatusOr<std::string> Get(const std::string& address, uint64_t bytes_max,
+                                  absl::Duration total_max = absl::InfiniteDuration());
 
   // Appends to the file `path`, which may hold a part already, until it has `bytes`. Requests only the missing range,
   // or starts over if the server does not support ranges.

@@ -42,7 +42,7 @@ ImagePeers::~ImagePeers() {
   if (beats_.joinable()) beats_.join();
 }
 
-void ImagePeers::Begin(std::vector<PreparedFile> files) {
+void ImagePeers::Begin(std::vector<PreparedFile> files, size_t spread) {
   {
     absl::MutexLock lock(&mutex_);
     RunningChecksum checksum;
@@ -56,6 +56,7 @@ void ImagePeers::Begin(std::vector<PreparedFile> files) {
     patience_ = TimeFor(largest, options_.silence_max);
     held_.assign((files.size() + 7) / 8, '\0');
     files_ = std::move(files);
+    spread_ = spread;
   }
   beats_ = std::thread([this] { Beat(); });
 }
@@ -71,6 +72,21 @@ void ImagePeers::Have(size_t i, const std::string& path) {
   held_[i / 8] = static_cast<char>(held_[i / 8] | 1 << (i % 8));
 }
 
+void ImagePeers::Lose(size_t i) {
+  PreparedFile file;
+  {
+    absl::MutexLock lock(&mutex_);
+    file = files_[i];
+    held_[i / 8] = static_cast<char>(held_[i / 8] & ~(1 << (i % 8)));
+  }
+  serves_->Withdraw(file);
+}
+
+void ImagePeers::SetFull(bool full) {
+  absl::MutexLock lock(&mutex_);
+  full_ = full;
+}
+
 PeerBoard::Question ImagePeers::MakeQuestion(bool wants) const {
   return {.address = serves_->address(),
           .files_checksum = files_checksum_,
@@ -78,7 +94,25 @@ PeerBoard::Question ImagePeers::MakeQuestion(bool wants) const {
           .held = held_,
           .wants = wants,
           .failed = failed_,
-          .patience = patience_};
+          .patience = patience_,
+          .spread = static_cast<uint32_t>(spread_),
+          .full = full_};
+}
+
+absl::StatusOr<PeerBoard::Answer> ImagePeers::Ask(const PeerBoard::Question& question) {
+  absl::StatusOr<PeerBoard::Answer> answer = board_->Ask(question);
+  if (!answer.ok()) return answer;
+  for (const std::optional<uint32_t>& file : {answer->file, answer->drop}) {
+    if (file && *file >= question.files) {
+      return absl::InternalError(absl::StrCat("found file ", *file, "; there are ", question.files));
+    }
+  }
+  return answer;
+}
+
+void ImagePeers::Wait(absl::Duration duration) {
+  absl::MutexLock lock(&mutex_);
+  mutex_.AwaitWithTimeout(absl::Condition(&stop_), duration);
 }
 
 absl::StatusOr<std::optional<ImagePeers::Source>> ImagePeers::Next() {
@@ -87,28 +121,68 @@ absl::StatusOr<std::optional<ImagePeers::Source>> ImagePeers::Next() {
     absl::MutexLock lock(&mutex_);
     question = MakeQuestion(/*wants=*/true);
   }
-  const absl::StatusOr<PeerBoard::Answer> answer = board_->Ask(question);
+  const absl::StatusOr<PeerBoard::Answer> answer = Ask(question);
   if (!answer.ok()) return answer.status();
-  if (!answer->file) {
+  if (answer->file) return Source{.file = *answer->file, .peer = answer->from};
+  Wait(answer->retry);
+  return std::nullopt;
+}
+
+absl::StatusOr<ImagePeers::Share> ImagePeers::NextShare() {
+  PeerBoard::Question question;
+  {
     absl::MutexLock lock(&mutex_);
-    mutex_.AwaitWithTimeout(absl::Condition(&stop_), answer->retry);
-    return std::nullopt;
+    question = MakeQuestion(/*wants=*/false);
   }
-  if (*answer->file >= question.files) {
-    return absl::InternalError(absl::StrCat("found file ", *answer->file, "; there are ", question.files));
+  question.wants_share = true;
+  const absl::StatusOr<PeerBoard::Answer> answer = Ask(question);
+  if (!answer.ok()) return answer.status();
+  return Share{.file = answer->file, .drop = answer->drop, .retry = answer->retry};
+}
+
+absl::StatusOr<std::optional<ImagePeers::Source>> ImagePeers::Find(size_t i) {
+  PeerBoard::Question question;
+  {
+    absl::MutexLock lock(&mutex_);
+    question = MakeQuestion(/*wants=*/false);
   }
-  return Source{.file = *answer->file, .peer = answer->from};
+  question.needs = static_cast<uint32_t>(i);
+  const absl::StatusOr<PeerBoard::Answer> answer = Ask(question);
+  if (!answer.ok()) return answer.status();
+  if (answer->file) return Source{.file = i, .peer = answer->from};
+  Wait(answer->retry);
+  return std::nullopt;
+}
+
+PreparedFile ImagePeers::FileOf(const Source& source) const {
+  absl::MutexLock lock(&mutex_);
+  return files_[source.file];
 }
 
 absl::Status ImagePeers::Fetch(const Source& source, const std::string& path) {
-  PreparedFile file;
-  {
-    absl::MutexLock lock(&mutex_);
-    file = files_[source.file];
-  }
+  const PreparedFile file = FileOf(source);
   HttpFetch http({.silence_max = options_.silence_max, .give_up = std::min(kReachMax, options_.silence_max)});
   const std::string address = absl::StrCat(kHttpPrefix, source.peer, "/", PeerFileName(file));
-  absl::Status fetched = http.Download(address, path, file.bytes, TimeFor(file.bytes, options_.silence_max));
+  return Judge(source, file, address,
+               http.Download(address, path, file.bytes, TimeFor(file.bytes, options_.silence_max)));
+}
+
+absl::StatusOr<std::string> ImagePeers::Read(const Source& source) {
+  const PreparedFile file = FileOf(source);
+  HttpFetch http({.silence_max = options_.silence_max, .give_up = std::min(kReachMax, options_.silence_max)});
+  const std::string address = absl::StrCat(kHttpPrefix, source.peer, "/", PeerFileName(file));
+  absl::StatusOr<std::string> bytes = http.Get(address, file.bytes, TimeFor(file.bytes, options_.silence_max));
+  // A peer may give a file up between the answer and the request.
+  if (absl::IsNotFound(bytes.status())) return bytes;
+  absl::Status fetched = bytes.status();
+  // A file that is too long is the peer's fault.
+  if (absl::IsResourceExhausted(fetched)) fetched = absl::DataLossError(fetched.message());
+  const absl::Status judged = Judge(source, file, address, fetched);
+  return judged.ok() ? bytes : judged;
+}
+
+absl::Status ImagePeers::Judge(const Source& source, const PreparedFile& file, const std::string& address,
+                               const absl::Status& fetched) {
   if (fetched.ok()) {
     absl::MutexLock lock(&mutex_);
     bytes_fetched_ += file.bytes;
@@ -126,13 +200,9 @@ absl::Status ImagePeers::Fetch(const Source& source, const std::string& path) {
 }
 
 void ImagePeers::SentOtherBytes(const Source& source) {
-  std::string name;
-  {
-    absl::MutexLock lock(&mutex_);
-    name = files_[source.file].name;
-  }
   log::Warning("data.cache.peers: the worker that serves at ", WithoutSecret(source.peer),
-               " sent other bytes than those of ", name, " (wrong checksum); this worker will not ask it again");
+               " sent other bytes than those of ", FileOf(source).name,
+               " (wrong checksum); this worker will not ask it again");
   NoteFailure(source.peer);
 }
 

@@ -107,6 +107,11 @@ void PeerFiles::Offer(const PreparedFile& file, const std::string& path) {
   offered_[PeerFileName(file)] = {.path = path, .bytes = file.bytes};
 }
 
+void PeerFiles::Withdraw(const PreparedFile& file) {
+  absl::MutexLock lock(&mutex_);
+  offered_.erase(PeerFileName(file));
+}
+
 uint64_t PeerFiles::bytes_sent() const {
   absl::MutexLock lock(&mutex_);
   return bytes_sent_;

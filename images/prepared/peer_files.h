@@ -43,8 +43,10 @@ class PeerFiles {
 
   // Address in the form HOST:PORT/SECRET.
   const std::string& address() const { return address_; }
-  // Offers a file. `path` must hold it for as long as this object exists.
+  // Offers a file. `path` must hold it until it is withdrawn, or for as long as this object exists.
   void Offer(const PreparedFile& file, const std::string& path) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Stops offering a file. Transfers that have begun may read it on.
+  void Withdraw(const PreparedFile& file) ABSL_LOCKS_EXCLUDED(mutex_);
   // Total number of bytes sent to all peers.
   uint64_t bytes_sent() const ABSL_LOCKS_EXCLUDED(mutex_);
 

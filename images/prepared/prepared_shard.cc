@@ -24,17 +24,22 @@ std::string Describe(absl::string_view type, const std::vector<uint64_t>& shape)
   return absl::StrCat("type ", type, " and shape (", absl::StrJoin(shape, ", "), ")");
 }
 
-// Maps the file; `data_offset` is where its values begin.
-absl::StatusOr<MappedFile> OpenArray(const std::string& path, const PreparedFile& file, const Expected& expected,
-                                     uint64_t& data_offset) {
-  absl::StatusOr<MappedFile> mapped = MappedFile::Open(path);
-  if (!mapped.ok()) return mapped;
-  const uint64_t bytes = mapped->bytes().size();
+Expected ExpectedPixels(const PreparedShard& shard, const PreparedIndex& index) {
+  const ImageShape& shape = index.shape;
+  return {.type = NpyTypeOf(index.type),
+          .shape = {shard.rows, shape.channels, shape.height, shape.width},
+          .value_bytes = BytesOfPixel(index.type)};
+}
+
+// Returns where the values begin in a file that has the bytes `content`.
+absl::StatusOr<uint64_t> CheckArray(absl::string_view content, const std::string& path, const PreparedFile& file,
+                                    const Expected& expected) {
+  const uint64_t bytes = content.size();
   if (bytes != file.bytes) {
     return absl::InvalidArgumentError(absl::StrCat(path, " has ", bytes, " bytes; its index.json says ", file.bytes,
                                                    bytes < file.bytes ? ": it was cut short" : ""));
   }
-  const absl::StatusOr<NpyHeader> header = ParseNpyHeader(mapped->bytes().substr(0, kNpyHeaderBytesMax));
+  const absl::StatusOr<NpyHeader> header = ParseNpyHeader(content.substr(0, kNpyHeaderBytesMax));
   if (!header.ok()) return absl::InvalidArgumentError(absl::StrCat(path, ": ", header.status().message()));
   if (header->type != expected.type || header->shape != expected.shape) {
     return absl::InvalidArgumentError(absl::StrCat(path, " has ", Describe(header->type, header->shape),
@@ -47,8 +52,19 @@ absl::StatusOr<MappedFile> OpenArray(const std::string& path, const PreparedFile
                                                    " and values of ", values, " bytes need ",
                                                    header->data_offset + values));
   }
-  data_offset = header->data_offset;
-  return mapped;
+  return header->data_offset;
+}
+
+// Maps the file; `values` is where its values begin.
+absl::Status OpenArray(const HeldFile& held, const PreparedFile& file, const Expected& expected, MappedFile& mapped,
+                       const char*& values) {
+  absl::StatusOr<MappedFile> opened = MappedFile::Open(held.path);
+  if (!opened.ok()) return opened.status();
+  const absl::StatusOr<uint64_t> offset = CheckArray(opened->bytes(), held.path, file, expected);
+  if (!offset.ok()) return offset.status();
+  mapped = *std::move(opened);
+  values = mapped.bytes().data() + *offset;
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -67,31 +83,52 @@ Locate InFolder(const std::string& folder) {
   };
 }
 
-absl::StatusOr<MappedShard> OpenShard(const Locate& locate, const PreparedShard& shard, const PreparedIndex& index) {
-  const ImageShape& shape = index.shape;
+absl::StatusOr<MappedShard> OpenPixels(const Locate& locate, const PreparedShard& shard, const PreparedIndex& index) {
+  const absl::StatusOr<HeldFile> held = locate(shard.images);
+  if (!held.ok()) return held.status();
   MappedShard mapped;
-  const absl::StatusOr<HeldFile> images_file = locate(shard.images);
-  if (!images_file.ok()) return images_file.status();
-  const absl::StatusOr<HeldFile> labels_file = locate(shard.labels);
-  if (!labels_file.ok()) return labels_file.status();
-  mapped.images_hold = images_file->hold;
-  mapped.labels_hold = labels_file->hold;
-  uint64_t offset = 0;
-  absl::StatusOr<MappedFile> images = OpenArray(images_file->path, shard.images,
-                                                {.type = NpyTypeOf(index.type),
-                                                 .shape = {shard.rows, shape.channels, shape.height, shape.width},
-                                                 .value_bytes = BytesOfPixel(index.type)},
-                                                offset);
-  if (!images.ok()) return images.status();
-  mapped.images = *std::move(images);
-  mapped.pixels = reinterpret_cast<const uint8_t*>(mapped.images.bytes().data()) + offset;
-  absl::StatusOr<MappedFile> labels =
-      OpenArray(labels_file->path, shard.labels,
-                {.type = kNpyInt64, .shape = {shard.rows}, .value_bytes = sizeof(int64_t)}, offset);
-  if (!labels.ok()) return labels.status();
-  mapped.labels = *std::move(labels);
-  mapped.label_bytes = mapped.labels.bytes().data() + offset;
+  mapped.images_hold = held->hold;
   mapped.rows = shard.rows;
+  const char* values = nullptr;
+  absl::Status opened = OpenArray(*held, shard.images, ExpectedPixels(shard, index), mapped.images, values);
+  if (!opened.ok()) return opened;
+  mapped.pixels = reinterpret_cast<const uint8_t*>(values);
+  return mapped;
+}
+
+absl::StatusOr<MappedShard> OpenLabels(const Locate& locate, const PreparedShard& shard) {
+  const absl::StatusOr<HeldFile> held = locate(shard.labels);
+  if (!held.ok()) return held.status();
+  MappedShard mapped;
+  mapped.labels_hold = held->hold;
+  mapped.rows = shard.rows;
+  absl::Status opened =
+      OpenArray(*held, shard.labels, {.type = kNpyInt64, .shape = {shard.rows}, .value_bytes = sizeof(int64_t)},
+                mapped.labels, mapped.label_bytes);
+  if (!opened.ok()) return opened;
+  return mapped;
+}
+
+absl::StatusOr<MappedShard> OpenShard(const Locate& locate, const PreparedShard& shard, const PreparedIndex& index) {
+  absl::StatusOr<MappedShard> mapped = OpenPixels(locate, shard, index);
+  if (!mapped.ok()) return mapped;
+  absl::StatusOr<MappedShard> labels = OpenLabels(locate, shard);
+  if (!labels.ok()) return labels;
+  mapped->labels = std::move(labels->labels);
+  mapped->label_bytes = labels->label_bytes;
+  mapped->labels_hold = std::move(labels->labels_hold);
+  return mapped;
+}
+
+absl::StatusOr<MappedShard> PixelsInMemory(std::shared_ptr<const std::string> file, const PreparedShard& shard,
+                                           const PreparedIndex& index) {
+  const absl::StatusOr<uint64_t> offset =
+      CheckArray(*file, shard.images.name, shard.images, ExpectedPixels(shard, index));
+  if (!offset.ok()) return offset.status();
+  MappedShard mapped;
+  mapped.pixels = reinterpret_cast<const uint8_t*>(file->data()) + *offset;
+  mapped.rows = shard.rows;
+  mapped.images_hold = std::move(file);
   return mapped;
 }
 

@@ -41,5 +41,24 @@ Locate InFolder(const std::string& folder);
 //   kInvalidArgument  a file has another size, another type or another shape, or is no file of NumPy's format
 //   kUnavailable      a file cannot be read
 absl::StatusOr<MappedShard> OpenShard(const Locate& locate, const PreparedShard& shard, const PreparedIndex& index);
+// Opens one of both files: the result has pixels, or labels.
+absl::StatusOr<MappedShard> OpenPixels(const Locate& locate, const PreparedShard& shard, const PreparedIndex& index);
+absl::StatusOr<MappedShard> OpenLabels(const Locate& locate, const PreparedShard& shard);
+// Returns the shard whose file of images is in memory.
+//   kInvalidArgument  as OpenShard()
+absl::StatusOr<MappedShard> PixelsInMemory(std::shared_ptr<const std::string> file, const PreparedShard& shard,
+                                           const PreparedIndex& index);
+
+// ShardSource gives access to shards that come and go.
+//
+// Thread-safety: safe.
+class ShardSource {
+ public:
+  virtual ~ShardSource() = default;
+
+  // Returns the pixels of a shard. Waits for them if they are not here.
+  //   as OpenPixels(), or the reason why the file cannot be had
+  virtual absl::StatusOr<std::shared_ptr<const MappedShard>> Open(size_t shard) = 0;
+};
 
 }  // namespace slackline::images

@@ -1,6 +1,7 @@
 #include "images/prepared/prepared_store.h"
 
 #include <filesystem>
+#include <fstream>
 #include <optional>
 #include <utility>
 
@@ -8,6 +9,7 @@
 #include "absl/strings/strip.h"
 #include "common/http/http_address.h"
 #include "common/log/logging.h"
+#include "common/storage/checksum.h"
 
 namespace slackline::images {
 namespace {
@@ -26,6 +28,17 @@ absl::Status CopyFile(const std::string& from, const std::string& to) {
   if (error == std::errc::no_such_file_or_directory) return absl::NotFoundError(message);
   return error == std::errc::no_space_on_device ? absl::ResourceExhaustedError(message)
                                                 : absl::UnavailableError(message);
+}
+
+// Reads at most `bytes_max` bytes and one more, by which a longer file is known.
+absl::StatusOr<std::string> ReadWhole(const std::string& path, uint64_t bytes_max) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return absl::NotFoundError(absl::StrCat("cannot open ", path));
+  std::string bytes(bytes_max + 1, '\0');
+  file.read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  if (file.bad()) return absl::UnavailableError(absl::StrCat("cannot read ", path));
+  bytes.resize(static_cast<size_t>(file.gcount()));
+  return bytes;
 }
 
 }  // namespace
@@ -89,21 +102,22 @@ absl::StatusOr<HeldFile> PreparedStore::GetFrom(const ImagePeers::Source& source
   });
 }
 
-absl::Status PreparedStore::GetTogether(const std::vector<PreparedFile>& files) {
+absl::Status PreparedStore::GetTogether(const std::vector<PreparedFile>& files, size_t spread) {
   if (options_.peers == nullptr || cache_ == nullptr) return absl::OkStatus();
   ImagePeers& peers = *options_.peers;
-  peers.Begin(files);
+  peers.Begin(files, spread);
+  const size_t wanted = files.size() - spread;
   const auto keep = [&](size_t i, HeldFile held) {
     peers.Have(i, held.path);
     together_[files[i].name] = std::move(held);
   };
   const auto look = [&] {
-    for (size_t i = 0; i < files.size(); ++i) {
+    for (size_t i = spread; i < files.size(); ++i) {
       if (together_.contains(files[i].name)) continue;
       if (std::optional<HeldFile> held = cache_->Find(files[i])) keep(i, *std::move(held));
     }
   };
-  for (look(); together_.size() < files.size();) {
+  for (look(); together_.size() < wanted;) {
     const absl::StatusOr<std::optional<ImagePeers::Source>> source = peers.Next();
     if (!source.ok()) {
       log::Warning("data.cache.peers: ", source.status().message(), "; the other files come from ", options_.path);
@@ -123,17 +137,32 @@ absl::Status PreparedStore::GetTogether(const std::vector<PreparedFile>& files) 
       return held.status();
     }
   }
-  log::Info("data.cache.peers: all ", files.size(), " files are here; ", peers.bytes_fetched(),
+  log::Info("data.cache.peers: all ", wanted, " files that every node gets are here; ", peers.bytes_fetched(),
             " bytes came from other workers, ", bytes_from_origin_, " from ", options_.path);
   return absl::OkStatus();
+}
+
+absl::StatusOr<HeldFile> PreparedStore::Keep(const PreparedFile& file) {
+  return cache_->Get(file, [&](const std::string& path) { return FetchFromOrigin(file, path); });
+}
+
+absl::StatusOr<std::string> PreparedStore::Read(const PreparedFile& file) {
+  const std::string origin = OriginOf(file);
+  absl::StatusOr<std::string> bytes = http_ != nullptr ? http_->Get(origin, file.bytes) : ReadWhole(origin, file.bytes);
+  if (!bytes.ok()) return bytes;
+  if (bytes->size() != file.bytes || ChecksumOf(*bytes) != file.checksum) {
+    return absl::DataLossError(absl::StrCat(origin, " is not what index.json says: it has other bytes; found ",
+                                            bytes->size(), " of them, needed are ", file.bytes));
+  }
+  bytes_from_origin_ += file.bytes;
+  return bytes;
 }
 
 absl::StatusOr<HeldFile> PreparedStore::Get(const PreparedFile& file) {
   if (const auto held = together_.find(file.name); held != together_.end()) return held->second;
   const std::string origin = OriginOf(file);
   if (cache_ == nullptr || full_) return HeldFile{.path = origin};
-  absl::StatusOr<HeldFile> held =
-      cache_->Get(file, [&](const std::string& path) { return FetchFromOrigin(file, path); });
+  absl::StatusOr<HeldFile> held = Keep(file);
   if (http_ == nullptr && absl::IsResourceExhausted(held.status())) {
     log::Warning(std::string(held.status().message()), "; it and the files behind it are read from ", options_.path);
     full_ = true;

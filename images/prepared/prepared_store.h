@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -43,13 +44,26 @@ class PreparedStore {
   // If there are peers, gets these files into the cache, each from the place that the peers agree on, and serves them
   // from then on. Get() handles the files that do not fit into the cache, and all remaining files if the peers cannot
   // be asked.
+  // The first `spread` files are listed for the peers, but not got.
   //   as Get()
-  absl::Status GetTogether(const std::vector<PreparedFile>& files);
+  absl::Status GetTogether(const std::vector<PreparedFile>& files, size_t spread = 0);
   // Returns a path of the file, which is valid as long as the result is held. After the first file that does not fit
   // into the cache, this and all later files are read from the folder, except those that GetTogether() got. With a
   // server, a file that does not fit is an error.
   //   as FileCache::Get(), or HttpFetch::Download()
   absl::StatusOr<HeldFile> Get(const PreparedFile& file);
+
+  // Members for files of which the node keeps a part. They need a cache.
+  // Returns the copy in the cache, or nullopt.
+  std::optional<HeldFile> Find(const PreparedFile& file) const { return cache_->Find(file); }
+  // Returns the copy in the cache, which is got from the folder or the server if there is none.
+  //   kResourceExhausted  the cache has no room for it
+  //   otherwise as Get()
+  absl::StatusOr<HeldFile> Keep(const PreparedFile& file);
+  // Reads a file from the folder or the server into memory, and compares its checksum.
+  //   kDataLoss  the file is not what index.json says
+  //   otherwise as Get()
+  absl::StatusOr<std::string> Read(const PreparedFile& file);
 
  private:
   explicit PreparedStore(const PreparedStoreOptions& options);

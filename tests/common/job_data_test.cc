@@ -79,6 +79,23 @@ TEST(JobData, NodesThatServeEachOtherNeedACacheAndSayThatNothingIsEncrypted) {
                                    "security.mode: tls"));
 }
 
+TEST(JobData, FilesAreSpreadOverNodesThatServeEachOther) {
+  const std::string spread = "data: {format: prepared, cache: {folder: /c, peers: true, spread: true}";
+  EXPECT_EQ(RefusalOfData(spread + "}"), "");
+  EXPECT_THAT(RefusalOfData("data: {format: prepared, cache: {folder: /c, spread: true}}"),
+              ::testing::HasSubstr("data.cache.spread: found a value together with false; allowed is only with "
+                                   "data.cache.peers: true"));
+  EXPECT_THAT(RefusalOfData(spread + ", sampling: balanced}"),
+              ::testing::HasSubstr("data.cache.spread: found true with data.sampling: balanced; allowed is false, or "
+                                   "data.sampling: uniform"));
+  EXPECT_THAT(RefusalOfData(spread + "}\nlocal: {epochs: 1, subset_samples: 50}\noptimizer: {lr: 1}"),
+              ::testing::HasSubstr("found true with local.subset_samples: 50; allowed is false, or "
+                                   "local.subset_samples: 0"));
+  EXPECT_THAT(RefusalOfData(spread + "}\ntraining: {self_supervised: {method: contrastive}}"),
+              ::testing::HasSubstr("found true with training.self_supervised, whose evaluations read all training "
+                                   "images; allowed is false, or no self-supervised training"));
+}
+
 TEST(JobData, SubsetsOfAllImagesAreNotBalanced) {
   EXPECT_EQ(RefusalOfData("local: {epochs: 1, subset_samples: 50}\noptimizer: {lr: 1}\ndata: {sampling: balanced}"),
             "j.yaml:3: data.sampling: found balanced with local.subset_samples: 50; allowed is uniform, or "

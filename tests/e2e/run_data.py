@@ -53,18 +53,18 @@ class Data(unittest.TestCase):
         self.job = self.root / "job.yaml"
         self.job.write_text(JOB)
 
-    def prepare(self, *flags, size=16):
+    def prepare(self, *flags, size=16, images=120, split="train=0.7,validation=0.1,test=0.2"):
         """Three classes of colours with texture, of which one file is broken."""
         draw = numpy.random.default_rng(1)
         for name, colour in {"blue": (40, 60, 200), "green": (40, 200, 60), "red": (200, 60, 40)}.items():
             folder = self.root / "pictures" / name
             folder.mkdir(parents=True)
-            for i in range(120):
+            for i in range(images):
                 pixels = numpy.array(colour) + draw.normal(0, 40, (20, 20, 3))
-                Image.fromarray(pixels.clip(0, 255).astype(numpy.uint8)).save(folder / f"{i:03}.jpg", quality=95)
+                Image.fromarray(pixels.clip(0, 255).astype(numpy.uint8)).save(folder / f"{i:04}.jpg", quality=95)
         (self.root / "pictures/red/broken.jpg").write_bytes(b"\xff\xd8\xff and no more")
         subprocess.run([self.programs.path("slackline"), "prepare", self.root / "pictures", self.root / "prepared",
-                        "--size", str(size), "--split", "train=0.7,validation=0.1,test=0.2", *flags], check=True,
+                        "--size", str(size), "--split", split, *flags], check=True,
                        capture_output=True, timeout=60 * OPTIONS.patience)
 
     def train(self, *settings):
@@ -163,7 +163,7 @@ class Data(unittest.TestCase):
                 folder = self.root / "split" / split / colour.name
                 folder.mkdir(parents=True)
                 begin = 0 if split == "train" else 20
-                for path in sorted(colour.glob("[01]*.jpg"))[begin:begin + count]:
+                for path in sorted(colour.glob("0[01]*.jpg"))[begin:begin + count]:
                     (folder / path.name).write_bytes(path.read_bytes())
             with tarfile.open(self.root / f"{split}-00000.tar", "w") as tar:
                 # In the order of names, as the folders have them.
@@ -255,6 +255,24 @@ class Data(unittest.TestCase):
     def logs(self):
         return "\n".join(f"--- {log.name}\n{log.read_text(errors='replace')[-2000:]}" for log in sorted(self.root.glob("*.log")))
 
+    def four_nodes(self, *settings):
+        """The scheduler and a server of a job with four workers whose nodes serve each other; and what starts worker `i` on the node with
+        cache `cache`."""
+        job = self.root / "peers.yaml"
+        job.write_text(JOB.replace("epochs: 2", "epochs: 3").replace("workers: 2", "workers: 4"))
+        flags = [part for setting in ("data.cache.folder=cache", "data.cache.peers=true", *settings) for part in ("--set", setting)]
+        scheduler_file = self.root / "address"
+        scheduler = self.start("scheduler", "slackline-scheduler", job, "--run-folder", self.root / "run", "--address-file",
+                               scheduler_file, *flags)
+        self.programs.wait_for(lambda: f"the scheduler's address\n{self.logs()}", scheduler_file.exists, 30, scheduler)
+        self.start("ps", "slackline-ps", job, "--scheduler", scheduler_file, "--name", "ps", *flags)
+
+        def worker(i, cache):
+            return self.start(f"worker-{i}", "slackline-worker", job, "--scheduler", scheduler_file, "--name", f"worker-{i}",
+                              *flags, "--set", f"data.cache.folder={self.root}/cache-{cache}")
+
+        return scheduler, worker
+
     def test_nodes_serve_each_other_and_the_server_is_read_once(self):
         """Four nodes, by their caches; one is killed while it gets files, and another takes its place."""
         # So many files that one, which is read once more for the dead, is not much.
@@ -272,19 +290,7 @@ class Data(unittest.TestCase):
                 victim.kill()
 
         address, counts, sizes = self.serve(on_file)
-        job = self.root / "peers.yaml"
-        job.write_text(JOB.replace("epochs: 2", "epochs: 3").replace("workers: 2", "workers: 4"))
-        settings = ("--set", f"data.path={address}", "--set", "data.cache.folder=cache", "--set", "data.cache.peers=true")
-        scheduler_file = self.root / "address"
-        scheduler = self.start("scheduler", "slackline-scheduler", job, "--run-folder", self.root / "run", "--address-file",
-                               scheduler_file, *settings)
-        self.programs.wait_for(lambda: f"the scheduler's address\n{self.logs()}", scheduler_file.exists, 30, scheduler)
-        self.start("ps", "slackline-ps", job, "--scheduler", scheduler_file, "--name", "ps", *settings)
-
-        def worker(i, cache):
-            return self.start(f"worker-{i}", "slackline-worker", job, "--scheduler", scheduler_file, "--name", f"worker-{i}",
-                              *settings, "--set", f"data.cache.folder={self.root}/cache-{cache}")
-
+        scheduler, worker = self.four_nodes(f"data.path={address}")
         for i in range(4):
             workers[f"worker-{i}"] = worker(i, i)
         self.programs.wait_for(lambda: f"the death of a worker\n{self.logs()}", lambda: "worker-3" not in workers, 60)
@@ -300,6 +306,63 @@ class Data(unittest.TestCase):
             self.assertLessEqual(files, {path.name.split("-", 2)[2] for path in (self.root / f"cache-{i}").iterdir()
                                          if path.name.endswith(".npy")}, "each node has all")
         self.assertGreater(json.loads((self.root / "run/summary.json").read_text())["test_accuracy"], 0.9)
+
+    def cached(self, i):
+        """Bytes of files in a node's cache, begun copies included."""
+        total = 0
+        for path in (self.root / f"cache-{i}").glob("*-*.npy*"):
+            try:
+                total += 0 if path.name.endswith("lock") else path.stat().st_size
+            except FileNotFoundError:
+                pass  # a copy that has got its name meanwhile
+        return total
+
+    def spread(self, *settings, on_file=lambda path: None):
+        """Trains on 2,820 images in 94 files. Each of four nodes has room for a quarter of them, beside the labels and the test images,
+        which every node gets. Returns the scheduler, the workers, the number of training images, what the server has sent, the bytes of
+        all files, and a function that awaits the end and checks all caches meanwhile."""
+        self.prepare("--shard-images", "30", size=32, images=1000, split="train=0.94,validation=0.03,test=0.03")
+        files = {path.name: path.stat().st_size for path in (self.root / "prepared").glob("t*.npy")}
+        shards = [size for name, size in files.items() if name.startswith("train-") and name.endswith("images.npy")]
+        limit = -(-len(shards) // 4) * max(shards) + sum(files.values()) - sum(shards)
+        address, _, sizes = self.serve(on_file)
+        scheduler, worker = self.four_nodes(f"data.path={address}", "data.cache.spread=true", f"data.cache.gigabytes_max={limit / 1e9!r}",
+                                            *settings)
+        workers = [worker(i, i) for i in range(4)]
+        largest = [0]
+
+        def ended():
+            largest[0] = max(largest[0], *(self.cached(i) for i in range(4)))
+            return scheduler.poll() is not None
+
+        def await_end():
+            self.programs.wait_for(lambda: f"the end\n{self.logs()}", ended, 200)
+            self.assertEqual(scheduler.returncode, 0, self.logs())
+            self.assertLessEqual(largest[0], limit)
+            self.assertGreater(largest[0], limit - 2 * max(shards), "the caches are used")
+
+        images = json.loads((self.root / "prepared/index.json").read_text())["splits"]["train"]["images"]
+        return workers, images, sizes, sum(files.values()), await_end
+
+    def test_nodes_that_keep_a_quarter_each_read_the_server_once_in_three_epochs(self):
+        _, images, sizes, data, await_end = self.spread()
+        await_end()
+        print(f"{self.id()}: the server was read {sum(sizes) / data:.3f} times in 3 epochs, index.json included")
+        self.assertLessEqual(sum(sizes), 1.1 * data, self.logs())
+        summary = json.loads((self.root / "run/summary.json").read_text())
+        self.assertEqual(summary["samples"], 3 * images, "each image once in each epoch")
+        self.assertGreater(summary["test_accuracy"], 0.9)
+
+    def test_a_node_that_dies_costs_the_files_that_it_kept(self):
+        """Nobody comes in its place: the others read its quarter from the server, and have no room to keep it."""
+        begun = threading.Event()
+        workers, images, sizes, data, await_end = self.spread(on_file=lambda path: "train-00040.images" in path and begun.set())
+        self.programs.wait_for(lambda: f"a file\n{self.logs()}", begun.is_set, 60)
+        workers[3].kill()
+        await_end()
+        print(f"{self.id()}: the server was read {sum(sizes) / data:.3f} times in 3 epochs")
+        self.assertLessEqual(sum(sizes), 3 * data, self.logs())
+        self.assertGreaterEqual(json.loads((self.root / "run/summary.json").read_text())["samples"], 3 * images)
 
     def test_images_come_from_a_server_once_for_a_node(self):
         self.prepare()

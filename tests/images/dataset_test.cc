@@ -177,6 +177,18 @@ TEST(EpochOrder, IsTheSameOnEveryPlatform) {
   EXPECT_THAT(std::vector<uint32_t>(large.begin(), large.begin() + 4), ElementsAre(28613, 25360, 40917, 30565));
 }
 
+TEST(EpochOrder, BlocksStayAtTheirPositionsAndArePermutedAnewInEachEpoch) {
+  std::set<std::vector<uint32_t>> seen;
+  for (uint32_t epoch = 0; epoch < 20; ++epoch) {
+    std::vector<uint32_t> order = EpochOrder(10, 1, epoch, std::vector<uint32_t>{4, 5, 1});
+    seen.insert(order);
+    std::sort(order.begin(), order.begin() + 4);
+    std::sort(order.begin() + 4, order.begin() + 9);
+    EXPECT_THAT(order, ElementsAre(0, 1, 2, 3, 4, 5, 6, 7, 8, 9));
+  }
+  EXPECT_GT(seen.size(), 15u);
+}
+
 TEST(EpochOrder, IsAPermutation) {
   for (uint64_t size : {0, 1, 2, 1000}) {
     std::vector<uint32_t> order = EpochOrder(size, 7, 3);

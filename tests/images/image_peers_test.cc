@@ -10,12 +10,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "common/storage/checksum.h"
 #include "images/prepared/prepared_store.h"
-#include "scheduler/work/image_directory.h"
 #include "tests/images/broken_file_server.h"
+#include "tests/images/local_board.h"
 #include "tests/images/test_data.h"
 
 namespace slackline::images::image_peers_test {
@@ -30,36 +29,6 @@ std::string CopyText(const std::string& path) {
   const Bytes bytes = ReadFile(path);
   return {bytes.begin(), bytes.end()};
 }
-
-struct SharedDirectory {
-  absl::Mutex mutex;
-  scheduler::ImageDirectory directory{{.silence_max = absl::Seconds(60), .retry = absl::Milliseconds(5)}};
-};
-
-// The scheduler's directory without a wire.
-class LocalBoard : public PeerBoard {
- public:
-  explicit LocalBoard(SharedDirectory& shared) : shared_(shared) {}
-  absl::StatusOr<Answer> Ask(const Question& question) override {
-    wire::FindImagesRequest request;
-    request.set_address(question.address);
-    request.set_files_checksum(question.files_checksum);
-    request.set_files(question.files);
-    request.set_held(question.held);
-    request.set_wants(question.wants);
-    request.mutable_failed()->Assign(question.failed.begin(), question.failed.end());
-    request.set_patience_ms(static_cast<uint32_t>(absl::ToInt64Milliseconds(question.patience)));
-    absl::MutexLock lock(&shared_.mutex);
-    const auto reply = shared_.directory.Ask(request, absl::Now());
-    if (!reply.ok()) return reply.status();
-    Answer answer = {.file = std::nullopt, .from = reply->from(), .retry = absl::Milliseconds(reply->retry_ms())};
-    if (reply->has_file()) answer.file = reply->file();
-    return answer;
-  }
-
- private:
-  SharedDirectory& shared_;
-};
 
 // Sends everybody to one peer for the first file, and to the origin for others.
 class OnePeerBoard : public PeerBoard {

@@ -30,6 +30,10 @@ class ImageBoard : public images::PeerBoard {
     request.set_files(question.files);
     request.set_held(question.held);
     request.set_wants(question.wants);
+    request.set_spread(question.spread);
+    request.set_wants_share(question.wants_share);
+    if (question.needs) request.set_needs(*question.needs);
+    request.set_full(question.full);
     request.mutable_failed()->Assign(question.failed.begin(), question.failed.end());
     request.set_patience_ms(static_cast<uint32_t>(
         std::min<int64_t>(absl::ToInt64Milliseconds(question.patience), std::numeric_limits<uint32_t>::max())));
@@ -54,6 +58,7 @@ class ImageBoard : public images::PeerBoard {
   static Answer FromWire(const wire::FindImagesReply& reply) {
     Answer answer = {.file = std::nullopt, .from = reply.from(), .retry = absl::Milliseconds(reply.retry_ms())};
     if (reply.has_file()) answer.file = reply.file();
+    if (reply.has_drop()) answer.drop = reply.drop();
     return answer;
   }
 

@@ -109,6 +109,10 @@ class GrpcSchedulerLink : public SchedulerLink {
         MakeTaskRequest(life(), progress_.Take(time_.Now()), range_done, samples_per_second);
     AddPositions(reached, *request.mutable_reached());
     const absl::Time metered = AddEnergy(*request.mutable_progress());
+    request.set_images_address(options_.images_address);
+    if (options_.images_borrowed) {
+      for (const uint32_t file : options_.images_borrowed()) request.add_images_borrowed(file);
+    }
     wire::NextTaskReply reply;
     const absl::Status status = Call("ask for work", &wire::Scheduler::Stub::NextTask, request, &reply, silence_max_);
     if (!status.ok()) return status;

@@ -44,6 +44,12 @@ class SchedulerLink {
     uint64_t train_samples = 0;
     uint64_t test_samples = 0;
     uint64_t data_fingerprint = 0;  // fingerprint of the training data; 0: not known
+    // Number of training images in each file that is spread over the nodes; empty if none are.
+    std::vector<uint32_t> block_samples = {};
+    // Returns which of these files are in memory only, for each request of work. Null: none are.
+    std::function<std::vector<uint32_t>()> images_borrowed = nullptr;
+    // Address by which the scheduler knows which of these files this worker's node keeps.
+    std::string images_address = {};
     // HOST:PORT of the Prometheus endpoint; empty if there is none.
     std::string metrics_address = "";
     // Location in the network, see LocalAddress.topology; empty if not known.

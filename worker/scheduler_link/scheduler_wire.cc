@@ -46,6 +46,7 @@ wire::RegisterWorkerRequest MakeRegistration(const SchedulerLink::Options& optio
   request.set_train_samples(options.train_samples);
   request.set_test_samples(options.test_samples);
   request.set_data_fingerprint(options.data_fingerprint);
+  request.mutable_block_samples()->Assign(options.block_samples.begin(), options.block_samples.end());
   request.set_pid(pid);
   request.set_metrics_address(options.metrics_address);
   request.set_host(HostName());

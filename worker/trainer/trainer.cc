@@ -153,8 +153,9 @@ void Trainer::EnterPhase(power::Phase phase) {
 
 absl::Status Trainer::TrainRange(const RangeWork& range) {
   if (order_epoch_ != range.epoch) {
-    order_ = options_.balanced ? images::BalancedOrder(parts_.train.labels(), options_.seed, range.epoch)
-                               : images::EpochOrder(parts_.train.size(), options_.seed, range.epoch);
+    order_ = options_.balanced
+                 ? images::BalancedOrder(parts_.train.labels(), options_.seed, range.epoch)
+                 : images::EpochOrder(parts_.train.size(), options_.seed, range.epoch, parts_.train.BlockSamples());
     order_epoch_ = range.epoch;
   }
   if (range.begin > range.end || range.end > order_.size()) {
