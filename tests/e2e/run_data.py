@@ -317,17 +317,16 @@ class Data(unittest.TestCase):
                 pass  # a copy that has got its name meanwhile
         return total
 
-    def spread(self, *settings, on_file=lambda path: None):
-        """Trains on 2,820 images in 94 files. Each of four nodes has room for a quarter of them, beside the labels and the test images,
+    def spread(self):
+        """Trains on some 2,820 images in 95 files. Each of four nodes has room for a quarter of them, beside the labels and the test images,
         which every node gets. Returns the scheduler, the workers, the number of training images, what the server has sent, the bytes of
         all files, and a function that awaits the end and checks all caches meanwhile."""
         self.prepare("--shard-images", "30", size=32, images=1000, split="train=0.94,validation=0.03,test=0.03")
         files = {path.name: path.stat().st_size for path in (self.root / "prepared").glob("t*.npy")}
         shards = [size for name, size in files.items() if name.startswith("train-") and name.endswith("images.npy")]
         limit = -(-len(shards) // 4) * max(shards) + sum(files.values()) - sum(shards)
-        address, _, sizes = self.serve(on_file)
-        scheduler, worker = self.four_nodes(f"data.path={address}", "data.cache.spread=true", f"data.cache.gigabytes_max={limit / 1e9!r}",
-                                            *settings)
+        address, _, sizes = self.serve()
+        scheduler, worker = self.four_nodes(f"data.path={address}", "data.cache.spread=true", f"data.cache.gigabytes_max={limit / 1e9!r}")
         workers = [worker(i, i) for i in range(4)]
         largest = [0]
 
@@ -355,9 +354,9 @@ class Data(unittest.TestCase):
 
     def test_a_node_that_dies_costs_the_files_that_it_kept(self):
         """Nobody comes in its place: the others read its quarter from the server, and have no room to keep it."""
-        begun = threading.Event()
-        workers, images, sizes, data, await_end = self.spread(on_file=lambda path: "train-00040.images" in path and begun.set())
-        self.programs.wait_for(lambda: f"a file\n{self.logs()}", begun.is_set, 60)
+        workers, images, sizes, data, await_end = self.spread()
+        log = self.root / "scheduler.log"
+        self.programs.wait_for(lambda: f"training\n{self.logs()}", lambda: "worker-3 is live from clock 0" in log.read_text(), 60)
         workers[3].kill()
         await_end()
         print(f"{self.id()}: the server was read {sum(sizes) / data:.3f} times in 3 epochs")
