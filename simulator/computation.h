@@ -37,6 +37,8 @@ struct Learned {
   uint64_t test_samples = 0;
   // Labels of the training images if epochs have all classes equally often; otherwise empty.
   std::vector<uint32_t> balanced_labels = {};
+  // False if steps have no accuracy, as without labels.
+  bool counts_correct = true;
 };
 
 // A worker's step: the mean gradient of these training images, or a round of local training on them.

@@ -26,8 +26,10 @@ absl::Status CheckSimulation(const job::Job& job, bool gradients) {
   if (gradients && !job.model().weights().empty()) return Refuse("model.weights", job.model().weights(), "none");
   if (job.wire().groups_size() > 0) return Refuse("wire.groups", "a list", "none");
   if (gradients && job.wire().pull_encoding() != job::Wire::FP32) return Refuse("wire.pull_encoding", "bf16", exact);
-  if (gradients && job.training().self_supervised().method() != job::SelfSupervised::NONE) {
-    return Refuse("training.self_supervised.method", "a method", "none, or any with --no-gradients");
+  // Each worker would need a teacher.
+  if (gradients && job.training().self_supervised().method() == job::SelfSupervised::SELF_DISTILLATION) {
+    return Refuse("training.self_supervised.method", "self_distillation",
+                  "none and contrastive, or any with --no-gradients");
   }
   // It scales no loss, and skips no steps.
   if (gradients && job.worker().precision() == job::Worker::FP16) {

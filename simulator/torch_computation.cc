@@ -77,7 +77,9 @@ class TorchComputation final : public Computation {
         evaluator_(test_, {.normalisation = config.normalisation,
                            .batch_size = config.evaluation_batch_size,
                            .class_names = std::move(data.class_names),
-                           .last_test = last_test_ ? &*last_test_ : nullptr}),
+                            .neighbours = config.model.self_supervised.on() ? &train_ : nullptr,
+                            .neighbours_max = config.neighbours_max,
+                            .last_test = last_test_ ? &*last_test_ : nullptr}),
         model_(std::move(model)),
         initial_(model_->parameters().begin(), model_->parameters().end()),
         spares_(std::make_shared<Spares>(model_->elements())),
@@ -86,7 +88,8 @@ class TorchComputation final : public Computation {
                  .trained_elements = model_->trained_elements(),
                  .train_samples = train_.size(),
                  .test_samples = test_.size(),
-                 .balanced_labels = config.trainer.balanced ? train_.labels() : std::vector<uint32_t>{}} {}
+                 .balanced_labels = config.trainer.balanced ? train_.labels() : std::vector<uint32_t>{},
+                 .counts_correct = model_->counts_correct()} {}
 
   ~TorchComputation() override {
     {
@@ -132,7 +135,8 @@ class TorchComputation final : public Computation {
     images::Batch batch;
     while (times.size() < kStepsMin || (times.size() < kStepsMax && time.Now() - beginning < kEnough)) {
       const absl::Time begin = time.Now();
-      const absl::Status loaded = train_.Load(images, normalisation_.mean, normalisation_.deviation, batch);
+      const images::Variation variation{.augment = augment_, .seed = seed_, .epoch = 0};
+      const absl::Status loaded = train_.Load(images, normalisation_.mean, normalisation_.deviation, batch, &variation);
       if (!loaded.ok()) return loaded;
       const auto result = model_->Step(worker::ViewOf(batch));
       if (!result.ok()) return result.status();

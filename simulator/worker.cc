@@ -328,6 +328,7 @@ void Worker::Push(absl::Duration took) {
   step.facts.samples = result.samples;
   step.facts.loss = result.loss;
   step.facts.correct = result.correct;
+  step.facts.unjudged = world_.computation.learned().counts_correct ? 0 : result.samples;
   step.facts.gradient_norm = (*gradient)->norm;
   step.facts.compute = took;
   Continue();

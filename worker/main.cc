@@ -45,6 +45,7 @@
 #include "worker/own_cores.h"
 #include "worker/scheduler_link/scheduler_images.h"
 #include "worker/settings/container.h"
+#include "worker/settings/job_checks.h"
 #include "worker/settings/job_config.h"
 #include "worker/settings/loaded_job.h"
 #include "worker/stop_signals.h"
@@ -220,6 +221,7 @@ int Work(const Flags& flags, const job::Job& job) {
   config.trainer.protection = security->To(security::Role::kServer);
   const auto devices = ResolveDevices(config.devices, gpus, DevicesKey(flags));
   if (!devices.ok()) return Fail(devices.status(), kWrongUse);
+  if (absl::Status parts = CheckParts(config, devices->size()); !parts.ok()) return Fail(parts, kWrongUse);
   power::IdlePower idle = MeasureIdle(config.metering, *devices);
   const auto peers = StartPeers(flags, job, config, *security);
   if (!peers.ok()) return Fail(peers.status(), kFailed);
@@ -343,7 +345,8 @@ int CheckDevices(const job::Job& job) {
   for (uint32_t group = 0; group < std::max(1U, groups); ++group) {
     const WorkerConfig config = MakeWorkerConfig(job, {"worker", group}, /*cores=*/1);
     const std::string key = groups == 0 ? "worker.devices" : absl::StrCat("worker.groups[", group, "].devices");
-    const absl::Status here = ResolveDevices(config.devices, gpus, key).status();
+    const auto devices = ResolveDevices(config.devices, gpus, key);
+    const absl::Status here = devices.ok() ? CheckParts(config, devices->size()) : devices.status();
     if (here.ok()) continue;
     std::printf("%s\n", std::string(here.message()).c_str());
     return kFailed;

@@ -5,11 +5,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/string_view.h"
 #include "common/base/check.h"
-#include "common/job/job_file.h"
 #include "common/job/job_kinds.h"
-#include "common/process/device.h"
 
 namespace slackline::cli::slurm {
 namespace {
@@ -89,14 +86,6 @@ std::optional<DefaultDevices> DevicesOfAllocation(const job::Job& job) {
     if (std::any_of(named.begin(), named.end(), [](const std::string& name) { return name != "cpu"; }))
       return std::nullopt;
     return DefaultDevices{false, "workers compute on CPUs, as worker.devices says"};
-  }
-  job::Job with = job;
-  with.mutable_worker()->add_devices(std::string(kAutoDevices));
-  const absl::Status allowed = ParseJob(ToYaml(with), "job.yaml").status();
-  if (!allowed.ok() && ParseJob(ToYaml(job), "job.yaml").ok()) {
-    // The message begins with the file and line of a job that was never written.
-    const absl::string_view why = allowed.message();
-    return DefaultDevices{false, absl::StrCat("workers compute on CPUs; ", why.substr(why.find(' ') + 1))};
   }
   return DefaultDevices{
       true,

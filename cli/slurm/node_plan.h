@@ -73,7 +73,7 @@ std::string NewPlaceFor(absl::Span<const Node> nodes, absl::Span<const NodeRoles
 
 // Devices of workers in an allocation with GPUs.
 struct DefaultDevices {
-  // True: worker.devices is `auto`. False: workers compute on CPUs, since the job says so, or allows no GPUs otherwise.
+  // True: worker.devices is `auto`. False: workers compute on CPUs, since the job says so.
   bool gpus = false;
   // Explanation for people.
   std::string note;

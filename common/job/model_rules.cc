@@ -1,11 +1,11 @@
 #include "common/job/model_rules.h"
 
-#include "absl/algorithm/container.h"
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "common/job/data_formats.h"
 #include "common/job/job_kinds.h"
 #include "common/job/metric_names.h"
-#include "common/job/push_samples.h"
 #include "common/job/rule_book.h"
 #include "common/job/value.h"
 #include "common/text/any_of_text.h"
@@ -207,10 +207,28 @@ class SelfSupervisedRules : private RuleBook {
              "at least one setting that does: else all views of an image are the same", kSection);
     }
     const bool contrastive = job.training().self_supervised().method() == Method::CONTRASTIVE;
-    if (contrastive && job.training().batch_size() < 2) {
-      Refuse("training.batch_size", absl::StrCat(job.training().batch_size(), " with ", actual),
-             "at least 2: an image is told from the others of its batch");
+    if (contrastive) Others(job, actual);
+  }
+
+  // An image is told from the others of its device's part of a batch.
+  void Others(const job::Job& job, const std::string& actual) {
+    const uint32_t usual = job.training().batch_size();
+    if (job.worker().groups_size() == 0) Enough("training.batch_size", usual, job.worker().devices_size(), actual);
+    for (int i = 0; i < job.worker().groups_size(); ++i) {
+      const job::WorkerGroup& group = job.worker().groups(i);
+      const bool own = group.batch() > 0;
+      Enough(own ? absl::StrCat("worker.groups[", i, "].batch") : "training.batch_size", own ? group.batch() : usual,
+             group.devices_size(), actual);
     }
+  }
+
+  void Enough(const std::string& key, uint32_t batch, int devices, const std::string& actual) {
+    const uint32_t least = 2 * static_cast<uint32_t>(std::max(1, devices));
+    if (batch >= least) return;
+    const std::string of = devices > 1 ? absl::StrCat(" and ", Count(devices, "device")) : "";
+    Refuse(key, absl::StrCat(batch, " with ", actual, of),
+           absl::StrCat("at least ", least, ": an image is told from the others of its ",
+                        devices > 1 ? "device's part of a batch" : "batch"));
   }
 
   void Model(const job::Model& model, const std::string& method) {
@@ -219,29 +237,10 @@ class SelfSupervisedRules : private RuleBook {
            "none, or a model.kind that is known here");
   }
 
-  // A batch is looked at as a whole, and the teacher moves once a push.
-  void Whole(const job::Job& job, const std::string& method) {
-    if (TrainsLocally(job)) {
-      Refuse(Key("method"), method + " with local training", "none, or local.steps: 0 and local.epochs: 0");
-    }
-    const job::Worker& worker = job.worker();
-    if (worker.stages() > 1) {
-      Refuse(Key("method"), absl::StrCat(method, " with worker.stages: ", worker.stages()),
-             "none, or worker.stages: 1");
-      return;
-    }
-    OneCpu("worker.devices", worker.devices(), method);
-    for (int i = 0; i < worker.groups_size(); ++i) {
-      OneCpu(absl::StrCat("worker.groups[", i, "].devices"), worker.groups(i).devices(), method);
-    }
-  }
-
- private:
-  void OneCpu(const std::string& key, const google::protobuf::RepeatedPtrField<std::string>& devices,
-              const std::string& method) {
-    if (devices.size() <= 1 && absl::c_all_of(devices, [](const std::string& name) { return name == "cpu"; })) return;
-    Refuse(key, absl::StrCat(Count(devices.size(), "device"), " with ", Key("method: "), method),
-           "[cpu] alone: a batch is not cut, and GPUs were not tried with it");
+  // A last stage sees its part of a batch only.
+  void Whole(const job::Worker& worker, const std::string& method) {
+    if (worker.stages() <= 1) return;
+    Refuse(Key("method"), absl::StrCat(method, " with worker.stages: ", worker.stages()), "none, or worker.stages: 1");
   }
 };
 
@@ -270,7 +269,7 @@ void CheckSelfSupervisedRules(const job::Job& job, const std::string& name, cons
   rules.Section(section, method);
   rules.Images(job, method);
   rules.Model(job.model(), method);
-  rules.Whole(job, method);
+  rules.Whole(job.worker(), method);
 }
 
 }  // namespace slackline::job_file

@@ -24,6 +24,8 @@ struct Batch {
   std::vector<int64_t> other_labels = {};
   // Images with objects, one for each label. Then `images` is empty, and the labels have no meaning.
   std::vector<Scene> scenes = {};
+  // Number of views of each image.
+  uint32_t views = 1;
   uint64_t size() const { return labels.size(); }
 };
 

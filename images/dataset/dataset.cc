@@ -225,6 +225,7 @@ absl::Status Dataset::LoadPixels(absl::Span<const uint32_t> indices, const Scale
   const size_t plane = size_t{shape_.height} * shape_.width;
   const uint32_t views = variation == nullptr ? 1 : variation->augment.views;
   RemakeFloats(batch.images, views * indices.size() * shape_.values());
+  batch.views = views;
   batch.labels.resize(indices.size());
   BasicAugmenter<Pixel> augmenter(variation == nullptr ? Variation{} : *variation, shape_);
   Scratch<Pixel> scratch;

@@ -149,15 +149,17 @@ TEST(JobModel, TrainingWithoutLabelsGoesWithWhatItCan) {
       Refusal("data: {sampling: balanced, augment: {flip: both}}\ntraining: {self_supervised: {method: contrastive}}"));
   refuses("data.augment.mixup_alpha: found a value",
           Refusal("data: {augment: {flip: both, mixup_alpha: 1}}\ntraining: {self_supervised: {method: contrastive}}"));
-  refuses("training.self_supervised.method: found contrastive with local training; allowed is none, or local.steps: 0",
-          refusal("contrastive", "local: {steps: 4}\noptimizer: {lr: 1}"));
+  EXPECT_EQ(refusal("self_distillation", "local: {steps: 4}\noptimizer: {lr: 1}"), "");
   refuses("training.self_supervised.method: found contrastive with worker.stages: 2",
           refusal("contrastive", "worker: {stages: 2, devices: [cpu, cpu]}"));
-  refuses("worker.devices: found 2 devices with training.self_supervised.method: contrastive; allowed is [cpu] alone",
-          refusal("contrastive", "worker: {devices: [cpu, cpu]}"));
-  refuses("worker.devices: found 1 device with", refusal("self_distillation", "worker: {devices: ['cuda:0']}"));
-  refuses("worker.groups[1].devices: found 2 devices",
-          refusal("contrastive", "worker: {groups: [{devices: [cpu]}, {devices: [cpu, cpu]}]}"));
+  EXPECT_EQ(refusal("self_distillation", "worker: {devices: ['cuda:0', 'cuda:1']}"), "");
+  EXPECT_EQ(refusal("contrastive", "worker: {devices: [cpu, cpu]}", ", batch_size: 4"), "");
+  refuses(
+      "training.batch_size: found 3 with training.self_supervised.method: contrastive and 2 devices; allowed is at "
+      "least 4: an image is told from the others of its device's part",
+      refusal("contrastive", "worker: {groups: [{devices: [cpu]}, {devices: [cpu, cpu]}]}", ", batch_size: 3"));
+  refuses("worker.groups[1].batch: found 3 with training.self_supervised.method: contrastive and 2 devices",
+          refusal("contrastive", "worker: {groups: [{devices: [cpu]}, {devices: [cpu, cpu], batch: 3}]}"));
   refuses("training.self_supervised.method: found contrastive with model.kind: external",
           refusal("contrastive", "model: {kind: external}"));
 }

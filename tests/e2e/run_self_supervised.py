@@ -138,9 +138,29 @@ class SelfSupervised(unittest.TestCase):
         self.assertEqual(int(again.rows()[-1]["samples"]), 20 * 320)
         self.assertGreater(self.accuracy(again), 0.6, f"before the resume {first}")
 
+    def test_local_rounds_learn_with_and_without_a_teacher(self):
+        local = ("local.steps=5", "local.optimizer=adam", "local.lr=0.002", "optimizer.kind=sgd", "optimizer.lr=1")
+        self.assertGreater(self.accuracy(self.train(self.job, *local)), 0.85)
+        distillation = tuple(one for one in DISTILLATION if not one.startswith("optimizer.ema"))
+        self.assertGreater(self.accuracy(self.train(self.job, *local, *distillation)), 0.6)
+
+    def test_several_devices_and_steps_in_flight_learn(self):
+        run = self.train(self.job, "worker.devices=[cpu, cpu]", "wire.window=2")
+        self.assertGreater(self.accuracy(run), 0.85)
+
+    def test_a_simulation_learns_what_a_run_learns(self):
+        self.slackline("simulate", self.job, "--run-folder", self.root / "simulated")
+        report = json.loads((self.root / "simulated/report.json").read_text())
+        self.assertGreater(report["accuracy"], 0.85)
+        with (self.root / "simulated/epochs.csv").open() as file:
+            self.assertEqual({row["accuracy"] for row in csv.DictReader(file)}, {""})
+        said = self.slackline("simulate", self.job, "--set", DISTILLATION[0], "--set", DISTILLATION[1], code=2)
+        self.assertIn("training.self_supervised.method: found self_distillation; a simulation allows none and contrastive", said)
+        self.slackline("simulate", self.job, "--no-gradients", "--set", DISTILLATION[0], "--set", DISTILLATION[1])
+
     def test_what_does_not_go_together_is_refused(self):
-        said = self.slackline("check", self.job, "--set", "local.steps=4", "--set", "optimizer.lr=1", code=2)
-        self.assertIn("training.self_supervised.method: found contrastive with local training", said)
+        said = self.slackline("check", self.job, "--set", "worker.stages=2", "--set", "worker.devices=[cpu, cpu]", code=2)
+        self.assertIn("training.self_supervised.method: found contrastive with worker.stages: 2", said)
 
 
 if __name__ == "__main__":

@@ -138,10 +138,13 @@ TEST(SimulationRules, WhatCannotBePlayedIsNamed) {
   EXPECT_TRUE(CheckSimulation(Job("")).ok());
   const auto mistake = [](const std::string& yaml) { return std::string(CheckSimulation(Job(yaml)).message()); };
   EXPECT_TRUE(CheckSimulation(Job("wire: {encoding: int8, pull_encoding: bf16}"), /*gradients=*/false).ok());
-  const std::string label_free = "training: {self_supervised: {method: contrastive}}\ndata: {augment: {flip: both}}";
-  EXPECT_TRUE(CheckSimulation(Job(label_free), /*gradients=*/false).ok());
-  EXPECT_EQ(mistake(label_free),
-            "training.self_supervised.method: found a method; a simulation allows none, or any with --no-gradients");
+  const std::string label_free = "data: {augment: {flip: both}}\ntraining: {self_supervised: {method: ";
+  EXPECT_TRUE(CheckSimulation(Job(label_free + "contrastive}}")).ok());
+  EXPECT_TRUE(CheckSimulation(Job(label_free + "self_distillation}}"), /*gradients=*/false).ok());
+  EXPECT_EQ(
+      mistake(label_free + "self_distillation}}"),
+      "training.self_supervised.method: found self_distillation; a simulation allows none and contrastive, or any "
+      "with --no-gradients");
   EXPECT_FALSE(CheckSimulation(Job("wire: {groups: [{match: '*', encoding: int8}]}"), /*gradients=*/false).ok());
   EXPECT_EQ(mistake("wire: {encoding: bf16}"),
             "wire.encoding: found bf16; a simulation allows fp32, or any with --no-gradients");

@@ -92,6 +92,26 @@ TEST(PartOf, IsWhereTheBatchIs) {
   EXPECT_EQ(next, batch->images.data() + batch->images.size());
 }
 
+TEST(PartOf, HasAllViewsOfItsSamples) {
+  PlayedHost host;
+  const std::unique_ptr<images::Batch> batch = images::NewBatch(&host.memory());
+  // Three views of four images of two pixels.
+  images::RemakeFloats(batch->images, 3 * 4 * 2);
+  for (size_t i = 0; i < batch->images.size(); ++i) batch->images[i] = static_cast<float>(i);
+  batch->labels = {0, 1, 2, 3};
+  batch->views = 3;
+  const BatchView first = PartOf(ViewOf(*batch), 0, 3), last = PartOf(ViewOf(*batch), 2, 3);
+  EXPECT_THAT(first.labels, ElementsAre(0, 1));
+  EXPECT_THAT(last.labels, ElementsAre(3));
+  EXPECT_EQ(last.view_stride, 8u);
+  EXPECT_EQ(first.images.front(), 0);
+  EXPECT_EQ(first.images.back(), 2 * 8 + 3) << "the second image's last view";
+  EXPECT_THAT(last.images.subspan(0, 2), ElementsAre(6, 7));
+  EXPECT_THAT(last.images.subspan(8, 2), ElementsAre(14, 15));
+  EXPECT_EQ(last.images.size(), 2 * 8 + 2u);
+  EXPECT_TRUE(PartOf(ViewOf(*batch), 4, 5).images.empty());
+}
+
 // --- Prefetching ------------------------------------------------------------------------------------------------
 
 // Image i is 2 x 2 pixels of value i.

@@ -87,6 +87,23 @@ TEST(JobChecks, WhatOthersBuildIsNotKnown) {
   EXPECT_EQ(Checked("model: {kind: torchscript, torchscript: m.pt}" + groups), absl::OkStatus());
 }
 
+TEST(JobChecks, EachDeviceNeedsImagesToCompare) {
+  const auto check = [](const std::string& settings, size_t devices) {
+    const auto job = ParseJob("data: {augment: {crop_padding: 2}}\n" + settings, "j.yaml");
+    EXPECT_TRUE(job.ok()) << job.status();
+    return std::string(
+        CheckParts(MakeWorkerConfig(Resolve(*job), {.name = "worker-1"}, /*cores=*/1), devices).message());
+  };
+  const std::string small = "training: {batch_size: 15, self_supervised: {method: contrastive}}";
+  EXPECT_EQ(check(small, 7), "");
+  EXPECT_EQ(
+      check(small, 8),
+      "training.batch_size: found 15 with training.self_supervised.method: contrastive and 8 devices; allowed is at "
+      "least 16, or fewer devices: each compares its part of a batch");
+  EXPECT_EQ(check("training: {batch_size: 15, self_supervised: {method: self_distillation}}", 8), "");
+  EXPECT_EQ(check("training: {batch_size: 15}", 8), "");
+}
+
 // As those who have not resolved it ask.
 TEST(JobChecks, FillInWhatTheModelDecides) {
   EXPECT_EQ(Checked("model: {kind: resnet18}\ndata: {augment: {crop_padding: 2}}\n"

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "tests/worker/model_fixture.h"
@@ -70,7 +71,7 @@ class Turns {
 };
 
 void ExpectSame(const absl::StatusOr<StepResult>& got, const absl::StatusOr<StepResult>& wanted, LocalGroup& gpus,
-                LocalGroup& cpus) {
+                LocalGroup& cpus, float error = 1e-5f) {
   ASSERT_TRUE(wanted.ok()) << wanted.status();
   ASSERT_TRUE(got.ok()) << got.status();
   EXPECT_THAT(played::TakeFaults(), IsEmpty());
@@ -78,7 +79,8 @@ void ExpectSame(const absl::StatusOr<StepResult>& got, const absl::StatusOr<Step
   EXPECT_EQ(got->correct, wanted->correct);
   EXPECT_NEAR(got->loss, wanted->loss, 1e-5);
   for (size_t i = 0; i < gpus.model().elements(); ++i) {
-    ASSERT_NEAR(gpus.model().push()[i], cpus.model().push()[i], 1e-5) << "element " << i;
+    const float expected = cpus.model().push()[i];
+    ASSERT_NEAR(gpus.model().push()[i], expected, error * std::max(1.0f, std::abs(expected))) << "element " << i;
   }
 }
 
@@ -183,6 +185,48 @@ TEST_P(GroupOfPlayedGpus, DevicesWithoutSamplesAddNothing) {
     const images::Batch batch = TinyBatch(TinyCnn(false), samples);
     const auto got = gpus->Step(ViewOf(batch));
     ExpectSame(got, cpus->Step(ViewOf(batch)), *gpus, *cpus);
+  }
+}
+
+TEST_P(GroupOfPlayedGpus, LearnsWithoutLabelsAsCpusDo) {
+  using Method = SelfSupervised::Method;
+  constexpr float kError = 1e-4f;
+  for (const Method method : {Method::kContrastive, Method::kSelfDistillation}) {
+    ModelSpec spec = TinyCnn(true);
+    spec.self_supervised = {.method = method, .temperature = 0.5, .hidden = 7, .outputs = 4, .teacher_momentum = 0.75};
+    const auto gpus = MakePlayed(spec, GetParam()), cpus = OnCpus(spec, GetParam());
+    Turns turns(*gpus);
+    images::Batch batch = TinyBatch(spec, 2 * 6);
+    batch.labels.resize(6);
+    batch.views = 2;
+    const images::Batch known = TinyBatch(spec, 8);
+    for (int step = 0; step < 3; ++step) {
+      turns.Take(cpus->model().parameters());
+      for (LocalGroup* const group : {gpus.get(), cpus.get()}) ASSERT_TRUE(group->model().MoveTeacher().ok());
+      const auto got = gpus->Step(ViewOf(batch));
+      ExpectSame(got, cpus->Step(ViewOf(batch)), *gpus, *cpus, kError);
+      std::vector<int64_t> found(8), wanted(8);
+      for (LocalGroup* const group : {gpus.get(), cpus.get()}) {
+        group->model().Forget();
+        ASSERT_TRUE(group->model().Remember(View(known)).ok());
+      }
+      const auto evaluated = gpus->model().Evaluate(View(known), absl::MakeSpan(found));
+      ASSERT_TRUE(evaluated.ok()) << evaluated.status();
+      EXPECT_NEAR(evaluated->loss, cpus->model().Evaluate(View(known), absl::MakeSpan(wanted))->loss, 1e-5);
+      EXPECT_EQ(found, wanted);
+      Descend(*cpus);
+    }
+    // A teacher that servers kept the average of.
+    if (gpus->model().teacher().empty()) continue;
+    const std::vector<float> average(cpus->model().elements(), 0.1f);
+    for (LocalGroup* const group : {gpus.get(), cpus.get()}) {
+      ASSERT_TRUE(group->model().SetTeacher(average).ok());
+      ASSERT_TRUE(group->model().MoveTeacher().ok());
+    }
+    turns.Take(cpus->model().parameters());
+    const auto got = gpus->Step(ViewOf(batch));
+    ExpectSame(got, cpus->Step(ViewOf(batch)), *gpus, *cpus, kError);
+    EXPECT_THAT(played::TakeFaults(), IsEmpty());
   }
 }
 

@@ -228,8 +228,14 @@ class FixedGroup : public LocalGroup, public Model {
     return absl::OkStatus();
   }
   absl::Span<const float> teacher() const override { return taught; }
-  void MoveTeacher() override { moved_after.push_back(labels.size()); }
-  void SetTeacher(absl::Span<const float> parameters) override { taught.assign(parameters.begin(), parameters.end()); }
+  absl::Status MoveTeacher() override {
+    moved_after.push_back(labels.size());
+    return absl::OkStatus();
+  }
+  absl::Status SetTeacher(absl::Span<const float> parameters) override {
+    taught.assign(parameters.begin(), parameters.end());
+    return absl::OkStatus();
+  }
 
   bool by_layers = false;
   std::vector<int64_t> remembered;  // labels of images

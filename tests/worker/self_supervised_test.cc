@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "tests/worker/model_fixture.h"
+#include "worker/group/local_group.h"
 
 namespace slackline::worker::self_supervised_test {
 namespace {
@@ -31,6 +32,7 @@ ModelSpec LabelFree(ModelSpec spec, Method method, uint32_t views = 2) {
 images::Batch Views(const ModelSpec& spec, size_t images) {
   images::Batch batch = TinyBatch(spec, images * spec.self_supervised.views);
   batch.labels.resize(images);
+  batch.views = spec.self_supervised.views;
   return batch;
 }
 
@@ -155,7 +157,7 @@ INSTANTIATE_TEST_SUITE_P(, ViewLoss,
                          });
 
 TEST_P(ViewLoss, IsThatOfItsPaperAndSoIsItsGradient) {
-  model_->MoveTeacher();
+  ASSERT_TRUE(model_->MoveTeacher().ok());
   // The teacher is another one than the student.
   for (size_t i = 0; i < model_->trained_elements(); ++i) {
     model_->parameters()[i] += 0.05f * static_cast<float>(i % 7) - 0.15f;
@@ -176,7 +178,7 @@ TEST_P(ViewLoss, IsThatOfItsPaperAndSoIsItsGradient) {
 }
 
 TEST_P(ViewLoss, LabelsDoNotCount) {
-  model_->MoveTeacher();
+  ASSERT_TRUE(model_->MoveTeacher().ok());
   const double loss = model_->Step(View(batch_))->loss;
   const std::vector<float> push = Copy(model_->push());
   images::Batch other = batch_;
@@ -187,7 +189,7 @@ TEST_P(ViewLoss, LabelsDoNotCount) {
 
 TEST(SelfSupervised, TheTeacherIsTheExactAverageOfTheWeights) {
   const auto model = MakeModel(LabelFree(TinyMlp(), Method::kSelfDistillation));
-  model->MoveTeacher();
+  ASSERT_TRUE(model->MoveTeacher().ok());
   EXPECT_EQ(Copy(model->teacher()), Copy(model->parameters()));
   Weights expected = ToDouble(model->parameters());
   for (int step = 1; step <= 5; ++step) {
@@ -196,7 +198,7 @@ TEST(SelfSupervised, TheTeacherIsTheExactAverageOfTheWeights) {
     const std::vector<float> before = Copy(model->teacher());
     ASSERT_TRUE(model->Step(View(Views(LabelFree(TinyMlp(), Method::kSelfDistillation), 4))).ok());
     EXPECT_EQ(Copy(model->teacher()), before);
-    model->MoveTeacher();
+    ASSERT_TRUE(model->MoveTeacher().ok());
     for (size_t i = 0; i < expected.size(); ++i) expected[i] = 0.75 * expected[i] + 0.25 * model->parameters()[i];
     for (size_t i = 0; i < expected.size(); ++i) ASSERT_NEAR(model->teacher()[i], expected[i], 1e-5) << i;
   }
@@ -205,10 +207,10 @@ TEST(SelfSupervised, TheTeacherIsTheExactAverageOfTheWeights) {
 TEST(SelfSupervised, ATeacherCanBeGiven) {
   const auto model = MakeModel(LabelFree(TinyMlp(), Method::kSelfDistillation));
   const std::vector<float> given(model->elements(), 2);
-  model->SetTeacher(given);
+  ASSERT_TRUE(model->SetTeacher(given).ok());
   EXPECT_EQ(Copy(model->teacher()), given);
   // It goes on from there, and does not become the weights.
-  model->MoveTeacher();
+  ASSERT_TRUE(model->MoveTeacher().ok());
   EXPECT_NEAR(model->teacher()[0], 1.5 + 0.25 * model->parameters()[0], 1e-6);
   EXPECT_TRUE(MakeModel(LabelFree(TinyMlp(), Method::kContrastive))->teacher().empty());
   EXPECT_TRUE(MakeModel(TinyMlp())->teacher().empty());
@@ -314,7 +316,7 @@ TEST_P(LabelFreeZoo, ClassifierGivesWayToAHead) {
   }
   EXPECT_EQ(head, 16u);
   EXPECT_EQ(shared + 2, shapes.size());
-  model->MoveTeacher();
+  ASSERT_TRUE(model->MoveTeacher().ok());
   const auto result = model->Step(View(Views(spec, 3)));
   ASSERT_TRUE(result.ok()) << result.status();
   EXPECT_TRUE(result->loss > 0 && result->loss < 8) << result->loss;
@@ -327,6 +329,54 @@ TEST_P(LabelFreeZoo, ClassifierGivesWayToAHead) {
   EXPECT_TRUE(model->Evaluate(View(batch), absl::MakeSpan(predictions)).ok());
 }
 
+// A part's images with all their views, as a batch of its own.
+images::Batch PartOfBatch(const images::Batch& batch, size_t begin, size_t size) {
+  const size_t images = batch.labels.size(), pixels = batch.images.size() / batch.views / images;
+  images::Batch part;
+  part.views = batch.views;
+  part.labels.assign(batch.labels.begin() + static_cast<int64_t>(begin),
+                     batch.labels.begin() + static_cast<int64_t>(begin + size));
+  for (size_t view = 0; view < batch.views; ++view) {
+    const auto from = batch.images.begin() + static_cast<int64_t>((view * images + begin) * pixels);
+    part.images.insert(part.images.end(), from, from + static_cast<int64_t>(size * pixels));
+  }
+  return part;
+}
+
+// Each device compares the images of its own part with each other, and all have one teacher.
+TEST_P(ViewLoss, OfSeveralDevicesIsTheMeanOverTheirParts) {
+  for (const ModelSpec& spec : {spec_, LabelFree(TinyCnn(true), GetParam().method, GetParam().views)}) {
+    SetComputeThreads(1);
+    const auto group = LocalGroup::Create(spec, 1, {"cpu", "cpu"});
+    ASSERT_TRUE(group.ok()) << group.status();
+    const auto one = MakeModel(spec);
+    const images::Batch batch = Views(spec, 5);
+    for (int step = 0; step < 3; ++step) {
+      ASSERT_TRUE((*group)->model().MoveTeacher().ok());
+      ASSERT_TRUE(one->MoveTeacher().ok());
+      Weights expected(one->elements());
+      double loss = 0;
+      for (const auto& [begin, size] : {std::pair<size_t, size_t>(0, 3), {3, 2}}) {
+        const images::Batch part = PartOfBatch(batch, begin, size);
+        const auto result = one->Step(ViewOf(part));
+        ASSERT_TRUE(result.ok()) << result.status();
+        const double share = static_cast<double>(size) / 5;
+        loss += share * result->loss;
+        for (size_t i = 0; i < expected.size(); ++i) expected[i] += share * one->push()[i];
+      }
+      const auto result = (*group)->Step(ViewOf(batch));
+      ASSERT_TRUE(result.ok()) << result.status();
+      EXPECT_EQ(result->samples, 5u);
+      EXPECT_NEAR(result->loss, loss, 1e-5);
+      for (size_t i = 0; i < expected.size(); ++i) {
+        ASSERT_NEAR((*group)->model().push()[i], expected[i], 1e-5) << "step " << step << ", element " << i;
+        one->parameters()[i] -= 0.5f * (*group)->model().push()[i];
+        (*group)->model().parameters()[i] = one->parameters()[i];
+      }
+    }
+  }
+}
+
 TEST(SelfSupervised, LossesAreExactInLowerPrecision) {
   for (const Method method : {Method::kContrastive, Method::kSelfDistillation}) {
     ModelSpec spec = LabelFree(TinyMlp(), method);
@@ -334,8 +384,8 @@ TEST(SelfSupervised, LossesAreExactInLowerPrecision) {
     const auto plain = MakeModel(spec);
     spec.precision = Precision::kBf16;
     const auto half = MakeModel(spec);
-    plain->MoveTeacher();
-    half->MoveTeacher();
+    ASSERT_TRUE(plain->MoveTeacher().ok());
+    ASSERT_TRUE(half->MoveTeacher().ok());
     const double expected = plain->Step(View(batch))->loss;
     EXPECT_NEAR(half->Step(View(batch))->loss, expected, 0.02 * expected);
   }

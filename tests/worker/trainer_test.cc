@@ -503,6 +503,16 @@ TEST_F(TrainerTest, ATeacherMovesOnceBeforeEachPush) {
   EXPECT_THAT(wire_.calls, ElementsAre("open", "seed", "pull", "close: the job is done"));
 }
 
+TEST_F(TrainerTest, ATeacherMovesBeforeEachStepOfALocalRound) {
+  group_.taught = {1, 2};
+  options_.local = {.steps = 2};
+  MakeTrainer({absl::MakeSpan(memory_)});
+  link_.work = {Range(1, 0, 8), Range(2, 8, 10)};
+  EXPECT_EQ(trainer_->Run(), absl::OkStatus());
+  EXPECT_EQ(wire_.pushes.size(), 2u);
+  EXPECT_THAT(group_.moved_after, ElementsAre(0, 4, 8));
+}
+
 TEST_F(TrainerTest, ATeacherBeginsAsTheAverageThatServersKeep) {
   group_.taught = {1, 2};
   options_.averaged = true;

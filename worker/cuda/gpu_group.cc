@@ -98,21 +98,38 @@ class GpuGroup::HostModel final : public Model {
     return group_.Step(batch, ready);
   }
   absl::StatusOr<StepResult> Evaluate(const BatchView& batch, absl::Span<int64_t> predictions) override {
-    if (!group_.given_up_.ok()) return group_.given_up_;
-    // Nobody says whether they are others than before.
-    const absl::Status uploaded = group_.replicas_.front()->Upload(parameters_.data());
-    if (!uploaded.ok()) return uploaded;
+    if (const absl::Status uploaded = Upload(); !uploaded.ok()) return uploaded;
     return device_.Evaluate(batch, predictions);
   }
   bool counts_correct() const override { return device_.counts_correct(); }
   absl::StatusOr<std::vector<images::DetectedObjects>> Detect(absl::Span<const images::Scene> scenes) override {
-    if (!group_.given_up_.ok()) return group_.given_up_;
-    const absl::Status uploaded = group_.replicas_.front()->Upload(parameters_.data());
-    if (!uploaded.ok()) return uploaded;
+    if (const absl::Status uploaded = Upload(); !uploaded.ok()) return uploaded;
     return device_.Detect(scenes);
+  }
+  void Forget() override { device_.Forget(); }
+  absl::Status Remember(const BatchView& batch) override {
+    if (const absl::Status uploaded = Upload(); !uploaded.ok()) return uploaded;
+    return device_.Remember(batch);
+  }
+  absl::Span<const float> teacher() const override { return device_.teacher(); }
+  // The weights are on their way to the devices in the next step only.
+  absl::Status MoveTeacher() override {
+    group_.moves_teacher_ = !device_.teacher().empty();
+    return absl::OkStatus();
+  }
+  absl::Status SetTeacher(absl::Span<const float> parameters) override {
+    for (const auto& replica : group_.replicas_) {
+      if (absl::Status set = replica->model().SetTeacher(parameters); !set.ok()) return set;
+    }
+    return absl::OkStatus();
   }
 
  private:
+  absl::Status Upload() {
+    if (!group_.given_up_.ok()) return group_.given_up_;
+    // Nobody says whether they are others than before.
+    return group_.replicas_.front()->Upload(parameters_.data());
+  }
   void Use(absl::Span<float> memory, absl::Span<float>& used) {
     SLACKLINE_CHECK(memory.size() == elements());
     if (memory.data() == used.data()) return;
@@ -202,11 +219,13 @@ absl::StatusOr<StepResult> GpuGroup::Step(const BatchView& batch, const Model::R
   }
   begun_ = time_.Now();
   progress_.Begin();
+  const bool moves_teacher = std::exchange(moves_teacher_, false);
   for (size_t i = 0; i < devices(); ++i) {
     const BatchView part = PartOf(batch, i, devices());
     const Replica::Order order = {
         .part = part,
         .weight = static_cast<float>(static_cast<double>(part.labels.size()) / static_cast<double>(samples)),
+        .moves_teacher = moves_teacher,
         .gate = batch.arrival != nullptr ? &gate_ : nullptr,
         .parameters = i == 0 ? host_->parameters().data() : nullptr,
         .destination = i == 0 ? &destination_ : nullptr};

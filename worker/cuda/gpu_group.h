@@ -117,6 +117,7 @@ class GpuGroup final : public LocalGroup {
   ArrivalGate gate_;
   Replica::Destination destination_;  // used by the first device, from the last opening of the gate on
   absl::Status given_up_;
+  bool moves_teacher_ = false;  // before the next step
   bool hangs_ = false;
   std::vector<std::unique_ptr<DeviceThread>> threads_;
 };

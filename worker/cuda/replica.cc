@@ -92,6 +92,7 @@ absl::StatusOr<StepResult> Replica::Step(const Order& order) {
   if (broken_.ok()) broken_ = BeginStep();
   // What is there is on its way before anything else is handed out.
   if (broken_.ok() && order.gate == nullptr) broken_ = SendParameters(model_->elements());
+  if (broken_.ok() && order.moves_teacher) broken_ = MoveTeacher();
   absl::StatusOr<StepResult> result = StepResult{};
   if (broken_.ok() && !order.part.labels.empty()) {
     LayerWait layers(*this);
@@ -128,6 +129,11 @@ absl::Status Replica::AwaitParameters(uint64_t end) {
   if (pieces <= uploads_known_) return absl::OkStatus();
   uploads_known_ = pieces;
   return Check(cudaStreamWaitEvent(compute(), uploaded_[pieces - 1], 0), "waiting for parameters");
+}
+
+absl::Status Replica::MoveTeacher() {
+  const absl::Status there = AwaitParameters(model_->elements());
+  return there.ok() ? model_->MoveTeacher() : there;
 }
 
 absl::Status Replica::BeginStep() {
@@ -224,6 +230,9 @@ absl::Status Replica::Upload(const float* parameters) {
   absl::Status status = Check(cudaSetDevice(static_cast<int>(options_.device.index)), "choosing it");
   if (!status.ok()) return status;
   const absl::Span<float> own = model_->parameters();
+  // Images that were remembered may still be computed, with the parameters that are there.
+  status = Chain(compute(), copies_);
+  if (!status.ok()) return status;
   status = Check(cudaMemcpyAsync(own.data(), parameters, own.size() * sizeof(float), cudaMemcpyHostToDevice, copies_),
                  "copying parameters to it");
   return status.ok() ? Chain(copies_, compute()) : status;

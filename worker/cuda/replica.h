@@ -62,6 +62,8 @@ class Replica {
   struct Order {
     BatchView part;  // empty: this device adds nothing to the sum
     float weight = 1;
+    // True if the teacher moves before the step.
+    bool moves_teacher = false;
     // Gate that parameters pass as they arrive. Null if all parameters are present.
     ArrivalGate* gate = nullptr;
     // Parameters on the host, and the destination of the push; only for the first device. The destination is known once
@@ -107,6 +109,7 @@ class Replica {
   absl::Status SendPiece(uint64_t begin);
   // Makes later work on compute() wait for parameters()[0, end) of this step.
   absl::Status AwaitParameters(uint64_t end);
+  absl::Status MoveTeacher();
   void Ready(uint64_t from);
   absl::Status SendBucket(uint64_t bucket);
   absl::Status CopyBucket(const Elements& elements);

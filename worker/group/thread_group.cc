@@ -65,7 +65,10 @@ void ThreadGroup::Start(const BatchView& batch, size_t busy) {
 }
 
 void ThreadGroup::Compute(size_t device, const BatchView& part) {
-  results_[device] = StepOf(device, part, [&](uint64_t from) { sum_.Arrive(device, from); });
+  const absl::Span<const float> teacher = model().teacher();
+  const absl::Status taught = device > 0 && !teacher.empty() ? models_[device]->SetTeacher(teacher) : absl::OkStatus();
+  const auto step = [&] { return StepOf(device, part, [&](uint64_t from) { sum_.Arrive(device, from); }); };
+  results_[device] = taught.ok() ? step() : taught;
   const bool ok = results_[device].ok();
   if (ok) sum_.Help(device);
   sum_.Leave(device, /*failed=*/!ok);

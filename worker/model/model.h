@@ -135,6 +135,10 @@ struct BatchView {
   float share = 1;
   absl::Span<const int64_t> other_labels = {};
   absl::Span<const images::Scene> scenes = {};
+  // Number of views of each image. A part of a batch has a gap behind each view: `view_stride` is the number of floats
+  // from the beginning of a view to that of the next one, or 0 if there are no gaps.
+  uint32_t views = 1;
+  size_t view_stride = 0;
   // Null if all parameters are present.
   Arrival* arrival = nullptr;
 };
@@ -148,7 +152,8 @@ inline BatchView ViewOf(const images::Batch& batch) {
           .noise = batch.noise,
           .share = batch.share,
           .other_labels = batch.other_labels,
-          .scenes = batch.scenes};
+          .scenes = batch.scenes,
+          .views = batch.views};
 }
 
 struct StepResult {
@@ -237,11 +242,13 @@ class Model {
   virtual void Forget() {}
   virtual absl::Status Remember(const BatchView& batch);
   // Weights of the teacher, elements() long; empty if the model has none. They change only in SetTeacher() and
-  // MoveTeacher(). MoveTeacher() precedes the next steps: t = m t + (1 - m) w. Its first call copies the weights.
+  // MoveTeacher(). MoveTeacher() precedes the next steps: t = m t + (1 - m) w. Its first call copies the weights. On a
+  // GPU they are the GPU's memory.
+  //   kInternal  LibTorch's message
   virtual absl::Span<const float> teacher() const { return {}; }
-  virtual void MoveTeacher() {}
-  // Sets the teacher's weights, elements() long.
-  virtual void SetTeacher(absl::Span<const float> /*parameters*/) {}
+  virtual absl::Status MoveTeacher() { return absl::OkStatus(); }
+  // Sets the teacher's weights from host memory, elements() long.
+  virtual absl::Status SetTeacher(absl::Span<const float> /*parameters*/) { return absl::OkStatus(); }
 
   // Stream on which steps of a GPU enqueue their work: a cudaStream_t.
   virtual void* stream() const { return nullptr; }

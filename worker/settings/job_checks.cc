@@ -2,13 +2,13 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_cat.h"
 #include "common/job/job_file.h"
 #include "common/job/job_kinds.h"
 #include "images/formats/data_requests.h"
 #include "images/pictures/form.h"
 #include "worker/model/layout.h"
 #include "worker/model/stage_plan.h"
-#include "worker/settings/job_config.h"
 #include "worker/settings/push_codecs.h"
 
 namespace slackline::worker {
@@ -47,6 +47,15 @@ absl::Status CheckJob(const job::Job& given) {
     if (const absl::Status cut = CutModel(*spec, config.stages).status(); !cut.ok()) return cut;
   }
   return MakeCodecRuns(config.push_codecs, layout->tensors).status();
+}
+
+absl::Status CheckParts(const WorkerConfig& config, size_t devices) {
+  const bool compares = config.model.self_supervised.method == SelfSupervised::Method::kContrastive;
+  if (!compares || config.trainer.batch_size >= 2 * devices) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("training.batch_size: found ", config.trainer.batch_size,
+                                                 " with training.self_supervised.method: contrastive and ", devices,
+                                                 " devices; allowed is at least ", 2 * devices,
+                                                 ", or fewer devices: each compares its part of a batch"));
 }
 
 }  // namespace slackline::worker

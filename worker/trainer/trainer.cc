@@ -135,8 +135,7 @@ absl::Status Trainer::BeginTeacher() {
   Model& model = parts_.group.model();
   if (!options_.averaged || model.teacher().empty()) return absl::OkStatus();
   const absl::StatusOr<absl::Span<float>> averaged = PullAveraged();
-  if (averaged.ok()) model.SetTeacher(*averaged);
-  return averaged.status();
+  return averaged.ok() ? model.SetTeacher(*averaged) : averaged.status();
 }
 
 void Trainer::EnterPhase(const Act& act) {
@@ -199,7 +198,6 @@ absl::StatusOr<uint64_t> Trainer::TrainStep(const RangeWork& range, const RangeP
   // The step before may be in flight still: then it is opened after forward.
   absl::Status opened = scaler_.on() || arriving_ ? absl::OkStatus() : life_.client()->OpenStep(model.push());
   if (!opened.ok()) return opened;
-  model.MoveTeacher();
   const absl::StatusOr<StepResult> result = Compute(progress.size - progress.done);
   if (!result.ok()) return result.status();
   const double norm =
@@ -242,6 +240,7 @@ absl::StatusOr<uint64_t> Trainer::TrainStep(const RangeWork& range, const RangeP
 
 absl::StatusOr<StepResult> Trainer::Compute(uint64_t samples_left) {
   if (options_.local.on()) return ComputeRound(samples_left);
+  if (absl::Status moved = parts_.group.model().MoveTeacher(); !moved.ok()) return moved;
   // A slow worker has nothing to send before it is through.
   if (options_.accumulate == 1) return ComputeBatch(/*early=*/options_.slowdown <= 1 && !scaler_.on());
   Model& model = parts_.group.model();
@@ -269,6 +268,8 @@ absl::StatusOr<StepResult> Trainer::ComputeRound(uint64_t samples_left) {
   const uint32_t steps = options_.local.steps > 0 ? options_.local.steps : std::numeric_limits<uint32_t>::max();
   for (uint32_t i = 0; i < steps && samples_left > 0; ++i) {
     if (const absl::Status status = life_.CheckInterrupted(); !status.ok()) return status;
+    // The worker's own steps move the weights, so the teacher follows each of them.
+    if (absl::Status moved = model.MoveTeacher(); !moved.ok()) return moved;
     const absl::StatusOr<StepResult> result = ComputeBatch(/*early=*/false);
     if (!result.ok()) return result;
     round_.Step(model, *result);

@@ -174,8 +174,11 @@ at::Tensor& Copy(at::Tensor& to, const at::Tensor& from, bool non_blocking) {
 }
 
 at::Tensor CopyFromAndResize(const at::Tensor& from, const at::Tensor& to) {
-  TORCH_CHECK(from.sizes() == to.sizes(), "the played GPUs resize nothing");
   at::Tensor into = to;
+  // A result that an operation was given is of no size yet.
+  if (from.sizes() != to.sizes()) {
+    into.unsafeGetTensorImpl()->shallow_copy_from(at::empty(from.sizes(), to.options()).getIntrusivePtr());
+  }
   return Copy(into, from, false);
 }
 

@@ -91,8 +91,8 @@ class TorchModel final : public Model {
   void Forget() override;
   absl::Status Remember(const BatchView& batch) override;
   absl::Span<const float> teacher() const override;
-  void MoveTeacher() override;
-  void SetTeacher(absl::Span<const float> parameters) override;
+  absl::Status MoveTeacher() override;
+  absl::Status SetTeacher(absl::Span<const float> parameters) override;
   void* stream() const override;
 
  private:
@@ -104,6 +104,7 @@ class TorchModel final : public Model {
   c10::OptionalDeviceGuard OnDevice() const;
   // On the device, or on their way to it.
   at::Tensor Images(const BatchView& batch);
+  at::Tensor ImagesIn(absl::Span<const float> floats);
   at::Tensor Targets(const BatchView& batch);
   // `body` on this model's device, and on the stream of what it records, if it does: weights come on that one. When it
   // returns, whatever has happened, the device does not read the batch any more.
@@ -194,7 +195,8 @@ absl::Status TorchModel::CheckScenes(absl::Span<const images::Scene> scenes) con
 
 absl::Status TorchModel::Check(const BatchView& batch, uint64_t views) const {
   if (!batch.scenes.empty() && batch.scenes.size() == batch.labels.size()) return CheckScenes(batch.scenes);
-  const uint64_t pixels = views * batch.labels.size() * spec_.channels * spec_.height * spec_.width;
+  const uint64_t one_view = batch.labels.size() * spec_.channels * spec_.height * spec_.width;
+  const uint64_t pixels = (views - 1) * (batch.view_stride > 0 ? batch.view_stride : one_view) + one_view;
   if (batch.labels.empty() || batch.images.size() != pixels) {
     return absl::InvalidArgumentError(absl::StrCat("a batch of ", batch.labels.size(), " labels has ",
                                                    batch.images.size(), " pixels; it must have ", pixels,
@@ -205,10 +207,10 @@ absl::Status TorchModel::Check(const BatchView& batch, uint64_t views) const {
 
 // Channels last: pooling and its gradient are then vectorised, which makes a step of the cnn 1.7 times as fast. With
 // one channel both orders are the same memory, but LibTorch must be told by strides which one it is.
-at::Tensor TorchModel::Images(const BatchView& batch) {
+at::Tensor TorchModel::ImagesIn(absl::Span<const float> floats) {
   const int64_t channels = spec_.channels, height = spec_.height, width = spec_.width;
-  const int64_t count = static_cast<int64_t>(batch.images.size()) / (channels * height * width);
-  auto* pixels = const_cast<float*>(batch.images.data());
+  const int64_t count = static_cast<int64_t>(floats.size()) / (channels * height * width);
+  auto* pixels = const_cast<float*>(floats.data());
   // Libraries for matrices may sum in another order where memory lies otherwise.
   const auto given = [&](at::IntArrayRef sizes, at::IntArrayRef strides) {
     const at::Tensor images = at::from_blob(pixels, sizes, strides, at::kFloat);
@@ -220,6 +222,16 @@ at::Tensor TorchModel::Images(const BatchView& batch) {
   const at::Tensor images =
       given({count, channels, height, width}, {channels * height * width, height * width, width, 1});
   return spec_.channels_last ? images.contiguous(at::MemoryFormat::ChannelsLast) : images;
+}
+
+at::Tensor TorchModel::Images(const BatchView& batch) {
+  if (batch.view_stride == 0) return ImagesIn(batch.images);
+  const size_t one_view = batch.labels.size() * spec_.channels * spec_.height * spec_.width;
+  std::vector<at::Tensor> views;
+  for (size_t begin = 0; begin < batch.images.size(); begin += batch.view_stride) {
+    views.push_back(ImagesIn(batch.images.subspan(begin, one_view)));
+  }
+  return at::cat(views);
 }
 
 at::Tensor TorchModel::Targets(const BatchView& batch) { return copies_.ToDevice(TargetsOf(batch, spec_.classes)); }
@@ -338,12 +350,20 @@ absl::Span<const float> TorchModel::teacher() const {
   return label_free_ != nullptr ? label_free_->teacher() : absl::Span<const float>();
 }
 
-void TorchModel::MoveTeacher() {
-  if (label_free_ != nullptr) label_free_->MoveTeacher();
+absl::Status TorchModel::MoveTeacher() {
+  if (label_free_ == nullptr) return absl::OkStatus();
+  return OnStream([&]() -> absl::Status {
+    label_free_->MoveTeacher();
+    return absl::OkStatus();
+  });
 }
 
-void TorchModel::SetTeacher(absl::Span<const float> parameters) {
-  if (label_free_ != nullptr) label_free_->SetTeacher(parameters);
+absl::Status TorchModel::SetTeacher(absl::Span<const float> parameters) {
+  if (label_free_ == nullptr) return absl::OkStatus();
+  return OnStream([&]() -> absl::Status {
+    label_free_->SetTeacher(parameters);
+    return absl::OkStatus();
+  });
 }
 
 }  // namespace
