@@ -39,6 +39,8 @@ struct Learned {
   std::vector<uint32_t> balanced_labels = {};
   // False if steps have no accuracy, as without labels.
   bool counts_correct = true;
+  // First image of each file if epochs visit the files one after the other; otherwise empty.
+  std::vector<uint64_t> file_starts = {};
 };
 
 // A worker's step: the mean gradient of these training images, or a round of local training on them.

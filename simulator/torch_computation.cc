@@ -89,7 +89,8 @@ class TorchComputation final : public Computation {
                  .train_samples = train_.size(),
                  .test_samples = test_.size(),
                  .balanced_labels = config.trainer.balanced ? train_.labels() : std::vector<uint32_t>{},
-                 .counts_correct = model_->counts_correct()} {}
+                 .counts_correct = model_->counts_correct(),
+                 .file_starts = config.trainer.by_file ? train_.file_starts() : std::vector<uint64_t>{}} {}
 
   ~TorchComputation() override {
     {

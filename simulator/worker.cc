@@ -229,7 +229,8 @@ void Worker::Perform(const worker::RangeWork& work) {
                                                           .range = work.range,
                                                           .batch_size = BatchSizeOf(work),
                                                           .seed = world_.job.seed(),
-                                                          .train_images = order.size()},
+                                                          .train_images = order.size(),
+                                                          .file_starts = world_.computation.learned().file_starts},
                                                          images)
                                    : std::vector<uint32_t>(images.begin(), images.end());
   range.began = world_.queue.Now();

@@ -39,8 +39,13 @@ struct World {
   const std::vector<uint32_t>& EpochOrder(uint32_t epoch) {
     if (order_epoch != epoch || order.empty()) {
       const Learned& learned = computation.learned();
-      order = learned.balanced_labels.empty() ? images::EpochOrder(learned.train_samples, job.seed(), epoch)
-                                              : images::BalancedOrder(learned.balanced_labels, job.seed(), epoch);
+      if (!learned.balanced_labels.empty()) {
+        order = images::BalancedOrder(learned.balanced_labels, job.seed(), epoch);
+      } else if (!learned.file_starts.empty()) {
+        order = images::OrderByFile(learned.file_starts, learned.train_samples, job.seed(), epoch);
+      } else {
+        order = images::EpochOrder(learned.train_samples, job.seed(), epoch);
+      }
       order_epoch = epoch;
     }
     return order;

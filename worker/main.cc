@@ -203,6 +203,7 @@ int Work(const Flags& flags, const job::Job& job) {
   const job::Job seen = flags.container_cpus > 0 ? InContainer(job, flags.group.value_or(0)) : job;
   WorkerConfig config =
       MakeWorkerConfig(seen, {flags.name, flags.group.value_or(0)}, std::thread::hardware_concurrency());
+  config.data.on_demand = true;
   if (flags.container_cpus > 0) ShareProcessors(flags.container_cpus, config);
   const GpusHere gpus = gpu::FindGpus();
   const absl::StatusOr<CorePlan> cores = TakeCores(seen, {.group = flags.group.value_or(0),
@@ -331,9 +332,10 @@ int Work(const Flags& flags, const job::Job& job) {
 // What the files of evaluations name, the user has named: a mistake of theirs.
 int Evaluate(const Flags& flags, const job::Job& job) {
   const std::unique_ptr<const StopSignals> signals = EndAtOnce(flags, kFailed);
-  const absl::Status status = EvaluateWeights(
-      flags.evaluate,
-      MakeWorkerConfig(job, {flags.name, flags.group.value_or(0)}, std::thread::hardware_concurrency()));
+  WorkerConfig config =
+      MakeWorkerConfig(job, {flags.name, flags.group.value_or(0)}, std::thread::hardware_concurrency());
+  config.data.on_demand = true;
+  const absl::Status status = EvaluateWeights(flags.evaluate, std::move(config));
   if (status.ok()) return 0;
   return Fail(status, absl::IsInvalidArgument(status) || absl::IsNotFound(status) ? kWrongUse : kFailed);
 }

@@ -105,7 +105,7 @@ int Check(const CheckOptions& options) {
   for (const absl::string_view reason : absl::StrSplit(not_here, '\n', absl::SkipEmpty())) {
     absl::StrAppend(&warnings, "# On this machine it cannot run: ", reason, ".\n");
   }
-  if (IsHttp(job->data().path())) {
+  if (IsFileServer(job->data().path())) {
     const bool bytes_only = job->data().augment().rand_augment() > 0;
     absl::StrAppend(&warnings, "# Not looked at: ", job->data().path(), ". Workers read its index as they begin",
                     bytes_only ? ", and with data.augment.rand_augment refuse pixels other than uint8" : "",

@@ -11,6 +11,7 @@
 #include "cli/commands/shared_options.h"
 #include "common/security/files.h"
 #include "common/security/make_credentials.h"
+#include "common/security/revoked.h"
 #include "common/text/help.h"
 
 namespace slackline::cli {
@@ -19,13 +20,17 @@ namespace {
 const HelpText kCredentialsHelp = {
     .example = "slackline credentials credentials --job first --days 30",
     .most_used = "--job --days --renew",
-    .groups = {{"Other credentials", "--token"}, {"Replace files", "--force"}},
+    .groups = {{"Certificates of single workers", "--worker --revoke"},
+               {"Other credentials", "--token"},
+               {"Replace files", "--force"}},
     .text =
         "Makes certificates and keys for security.mode: tls, or a token for security.mode: token. Only you can read "
         "the files. Existing files stay as they are, unless you give --renew or --force. "
         "`slackline help security` explains what each mode protects.",
     .examples =
         "slackline credentials credentials --job first --renew\n"
+        "slackline credentials credentials --job first --worker alice\n"
+        "slackline credentials credentials --job first --revoke alice\n"
         "slackline credentials --token job.token"};
 
 struct CredentialsOptions {
@@ -34,6 +39,9 @@ struct CredentialsOptions {
   std::string job;
   // Validity of the certificates in days. Absent: a year, or with `renew` the validity of the existing certificates.
   std::optional<uint32_t> days;
+  // Worker that gets a certificate of its own, and worker whose certificate is revoked. Empty: none.
+  std::string worker;
+  std::string revoke;
   // File for a token. Empty: no token is made.
   std::string token_file;
   bool force = false;
@@ -59,7 +67,7 @@ absl::StatusOr<absl::Duration> LifeOf(const CredentialsOptions& options) {
   return made->life - kEarlier;
 }
 
-absl::Status Make(const CredentialsOptions& options, absl::Duration life) {
+security::MakeOptions OptionsFor(const CredentialsOptions& options, absl::Duration life) {
   security::MakeOptions make;
   make.folder = options.folder;
   make.job = options.job;
@@ -68,7 +76,7 @@ absl::Status Make(const CredentialsOptions& options, absl::Duration life) {
   make.not_after = now + life;
   make.force = options.force;
   make.renew = options.renew;
-  return security::MakeCredentials(make);
+  return make;
 }
 
 absl::Status MakeToken(const std::string& file, bool force) {
@@ -81,7 +89,7 @@ absl::Status MakeToken(const std::string& file, bool force) {
 absl::Status MakeCertificates(const CredentialsOptions& options) {
   const absl::StatusOr<absl::Duration> life = LifeOf(options);
   if (!life.ok()) return life.status();
-  if (absl::Status made = Make(options, *life); !made.ok()) return made;
+  if (absl::Status made = security::MakeCredentials(OptionsFor(options, *life)); !made.ok()) return made;
   std::printf(
       "Wrote certificates of job %s for the scheduler, servers, workers and operators, valid for %ld days. In the job "
       "file:\n"
@@ -94,6 +102,38 @@ absl::Status MakeCertificates(const CredentialsOptions& options) {
   return absl::OkStatus();
 }
 
+absl::Status MakeForWorker(const CredentialsOptions& options) {
+  const absl::Duration life = options.days.value_or(kDaysByItself) * absl::Hours(24);
+  const absl::StatusOr<std::string> made = security::MakeWorkerCredentials(OptionsFor(options, life), options.worker);
+  if (!made.ok()) return made.status();
+  std::printf(
+      "Wrote a certificate of worker %s of job %s, valid for %ld days.\n"
+      "Give %s, and nothing else, to who runs this worker. In the job file there:\n"
+      "security: {mode: tls, folder: %s}\n"
+      "`slackline credentials %s --job %s --revoke %s` takes it back.\n",
+      options.worker.c_str(), options.job.c_str(), static_cast<long>(absl::ToInt64Hours(life) / 24), made->c_str(),
+      options.worker.c_str(), options.folder.c_str(), options.job.c_str(), options.worker.c_str());
+  return absl::OkStatus();
+}
+
+absl::Status Revoke(const CredentialsOptions& options) {
+  absl::Status revoked = security::RevokeWorker(OptionsFor(options, absl::ZeroDuration()), options.revoke);
+  if (!revoked.ok()) return revoked;
+  std::printf(
+      "Revoked the certificate of worker %s in %s.\n"
+      "Copy this file to the security.folder of the scheduler's and the servers' machines: they refuse the worker "
+      "within "
+      "seconds.\n",
+      options.revoke.c_str(), security::RevokedPath(options.folder).c_str());
+  return absl::OkStatus();
+}
+
+absl::Status Make(const CredentialsOptions& options) {
+  if (options.folder.empty()) return MakeToken(options.token_file, options.force);
+  if (!options.worker.empty()) return MakeForWorker(options);
+  return options.revoke.empty() ? MakeCertificates(options) : Revoke(options);
+}
+
 int Credentials(const CredentialsOptions& options) {
   if (options.folder.empty() == options.token_file.empty()) {
     return WrongUse("found both a folder and --token, or neither; allowed is exactly one of them");
@@ -104,11 +144,20 @@ int Credentials(const CredentialsOptions& options) {
   if (options.renew && (options.force || options.folder.empty())) {
     return WrongUse("found --renew with --force or --token; allowed is --renew with a folder alone");
   }
-  const absl::Status made =
-      options.folder.empty() ? MakeToken(options.token_file, options.force) : MakeCertificates(options);
+  if ((!options.worker.empty() || !options.revoke.empty()) && options.folder.empty()) {
+    return WrongUse("found --worker or --revoke with --token; allowed is each of both with a folder");
+  }
+  if (!options.worker.empty() && (options.force || !options.revoke.empty())) {
+    return WrongUse("found --worker with --force or --revoke; allowed is --worker alone, or with --renew or --days");
+  }
+  if (!options.revoke.empty() && (options.renew || options.days)) {
+    return WrongUse("found --revoke with --renew or --days; allowed is --revoke alone, or with --force");
+  }
+  const absl::Status made = Make(options);
   if (made.ok()) return kExitDone;
   std::fprintf(stderr, "slackline credentials: %s\n", std::string(made.message()).c_str());
-  return absl::IsAlreadyExists(made) || absl::IsInvalidArgument(made) ? kExitWrongUse : kExitFailed;
+  const bool wrong = absl::IsAlreadyExists(made) || absl::IsInvalidArgument(made) || absl::IsNotFound(made);
+  return wrong ? kExitWrongUse : kExitFailed;
 }
 
 }  // namespace
@@ -123,11 +172,18 @@ AddedCommand AddCredentials(CLI::App& app, const char* /*program*/) {
       ->add_option("--days", options->days,
                    "Days until the certificates expire. Default: 365, or as before with --renew")
       ->check(CLI::Range(1, 36500));
+  command
+      ->add_option("--worker", options->worker,
+                   "Make a certificate for this worker alone, which can be revoked, in DIR/workers/NAME")
+      ->type_name("NAME");
+  command->add_option("--revoke", options->revoke, "Revoke the certificate of this worker: add its name to DIR/revoked")
+      ->type_name("NAME");
   command->add_option("--token", options->token_file, "Make a token in this file, instead of certificates")
       ->type_name("FILE");
   command->add_flag("--renew", options->renew,
                     "Replace keys and certificates, and keep the authority that signs them. A running job continues");
-  command->add_flag("--force", options->force, "Replace everything, also the authority");
+  command->add_flag("--force", options->force,
+                    "Replace everything, also the authority. With --revoke: also a name that has no folder");
   SetHelp(*command, kCredentialsHelp);
   return {command, [options] { return Credentials(*options); }};
 }

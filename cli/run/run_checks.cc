@@ -92,8 +92,8 @@ absl::Status CheckWeights(const job::Job& job) {
 }
 
 absl::Status CheckData(const job::Job& job) {
-  if (RunsScripts(job)) return absl::OkStatus();           // scripts bring their own
-  if (IsHttp(job.data().path())) return absl::OkStatus();  // workers ask it as they begin
+  if (RunsScripts(job)) return absl::OkStatus();                 // scripts bring their own
+  if (IsFileServer(job.data().path())) return absl::OkStatus();  // workers ask it as they begin
   const std::filesystem::path folder = job.data().path();
   std::error_code error;
   if (!std::filesystem::is_directory(folder, error)) {

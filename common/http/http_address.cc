@@ -12,13 +12,13 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
 
 namespace slackline {
 namespace {
 
 constexpr size_t kAddressShownMax = 100;
-constexpr char kAllowedAddress[] = "an address such as http://files.example.org:8000/FOLDER";
+constexpr absl::string_view kServerPrefixes[] = {kHttpPrefix, "https://", "ftp://"};
+constexpr char kAllowedAddress[] = "an address such as https://files.example.org/FOLDER, or one with http:// or ftp://";
 
 absl::Status RefuseAddress(absl::string_view found, absl::string_view allowed = kAllowedAddress) {
   return absl::InvalidArgumentError(absl::StrCat("found ", found, "; allowed is ", allowed));
@@ -78,7 +78,7 @@ absl::Status CheckServer(absl::string_view server, absl::string_view address) {
                          "([2001:db8::1])");
   }
   if (has_port && !IsServerPort(port)) {
-    return RefuseAddress(absl::StrCat("the port ", InQuotes(port), in), "1 to 65535, or none, which is 80");
+    return RefuseAddress(absl::StrCat("the port ", InQuotes(port), in), "1 to 65535, or none, which is the usual one");
   }
   return absl::OkStatus();
 }
@@ -108,14 +108,18 @@ bool IsAddress(absl::string_view path) {
   return scheme != absl::string_view::npos && path.find('/') > scheme;
 }
 
-absl::Status CheckHttpAddress(absl::string_view address) {
-  absl::string_view rest = address;
-  absl::ConsumePrefix(&rest, kHttpPrefix);
+bool IsFileServer(absl::string_view path) {
+  return absl::c_any_of(kServerPrefixes, [&](absl::string_view prefix) { return absl::StartsWith(path, prefix); });
+}
+
+absl::Status CheckServerAddress(absl::string_view address) {
+  const size_t scheme_end = address.find("://") + 3;
+  const absl::string_view scheme = address.substr(0, scheme_end), rest = address.substr(scheme_end);
   const absl::string_view server = rest.substr(0, rest.find_first_of("/?#"));
   const absl::string_view behind = rest.substr(server.size());
   if (const size_t at = server.rfind('@'); at != absl::string_view::npos) {
     return RefuseAddress(
-        absl::StrCat("a user before '@' in ", InQuotes(absl::StrCat(kHttpPrefix, "...", server.substr(at), behind))),
+        absl::StrCat("a user before '@' in ", InQuotes(absl::StrCat(scheme, "...", server.substr(at), behind))),
         absl::StrCat(kAllowedAddress, ": nobody logs in there, and job files are kept with runs"));
   }
   if (server.empty()) return RefuseAddress(absl::StrCat(InQuotes(address), " without a host"));

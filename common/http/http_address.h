@@ -14,10 +14,15 @@ inline bool IsHttp(absl::string_view path) { return absl::StartsWith(path, kHttp
 // of slashes.
 bool IsAddress(absl::string_view path);
 
-// address := "http://" host [":" port] ["/" path]      Requires: IsHttp(address).
+// Returns whether `path` is a folder of a file server: http://, https:// or ftp://.
+bool IsFileServer(absl::string_view path);
+// True if the server proves who it is by a certificate.
+inline bool IsHttps(absl::string_view path) { return absl::StartsWith(path, "https://"); }
+
+// address := ("http://" | "https://" | "ftp://") host [":" port] ["/" path]      Requires: IsFileServer(address).
 //   host is a name, an IPv4 address or an IPv6 address in brackets; port is 1 to 65535; the path is a folder, whose
 //   characters other than letters may be written as %XX.
 //   kInvalidArgument  "found X; allowed is Y", without any password that the address contains
-absl::Status CheckHttpAddress(absl::string_view address);
+absl::Status CheckServerAddress(absl::string_view address);
 
 }  // namespace slackline

@@ -13,7 +13,7 @@ namespace slackline {
 // Thread-safety: none.
 class HttpPost {
  public:
-  // `address` is that of CheckHttpAddress(), with the whole path. `type` is the Content-Type.
+  // `address` is that of CheckServerAddress(), with the whole path. `type` is the Content-Type.
   HttpPost(std::string address, const std::string& type, absl::Duration timeout);
   HttpPost(const HttpPost&) = delete;
   HttpPost& operator=(const HttpPost&) = delete;

@@ -15,7 +15,7 @@ enum DataSettings : uint32_t {
   kVariation = 2,        // data.sampling and most of data.augment
   kEvaluationSplit = 4,  // data.evaluation_split
   kDecoding = 8,         // data.decode
-  kCopies = 16,          // data.verify, data.cache, and a data.path that begins with http://
+  kCopies = 16,          // data.verify, data.cache, a data.path on a file server, and sampling: by_file
   kTestAtEnd = 64,       // data.test_at_end
   kObjects = 32,         // data.coco; the images have objects, not one class each
 };

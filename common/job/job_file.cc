@@ -78,9 +78,10 @@ absl::StatusOr<job::Job> ReadJobFile(const std::string& path, absl::Span<const s
   const auto from_here = [&](const std::filesystem::path& found) {
     return found.is_absolute() || found.empty() ? found.string() : (folder / found).lexically_normal().string();
   };
-  if (job->has_data() && !IsHttp(job->data().path())) {
+  if (job->has_data() && !IsFileServer(job->data().path())) {
     job->mutable_data()->set_path(from_here(job->data().path()));
   }
+  if (job->data().has_ca_file()) job->mutable_data()->set_ca_file(from_here(job->data().ca_file()));
   if (job->data().has_cache()) {
     job->mutable_data()->mutable_cache()->set_folder(from_here(job->data().cache().folder()));
   }
@@ -156,6 +157,7 @@ uint64_t Fingerprint(const job::Job& job) {
   same.mutable_data()->clear_path();
   same.mutable_data()->clear_cache();
   same.mutable_data()->clear_http_timeout_s();
+  same.mutable_data()->clear_ca_file();
   same.mutable_security()->clear_folder();
   same.mutable_security()->clear_token_file();
   same.mutable_security()->clear_insecure();

@@ -36,6 +36,7 @@ class PathRules : private RuleBook {
 void CheckPathRules(const job::Job& job, const std::string& name, const Origins& origins, Mistakes& mistakes) {
   PathRules rules(name, origins, mistakes);
   rules.Home("data.path", job.data().path());
+  rules.Path("data.ca_file", job.data().ca_file());
   rules.Path("data.cache.folder", job.data().cache().folder());
   rules.Path("model.weights", job.model().weights());
   rules.Path("model.torchscript", job.model().torchscript());

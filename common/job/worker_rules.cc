@@ -127,7 +127,7 @@ class WorkerRules : private RuleBook {
   // A collector is beside the worker, or on the cluster's own network.
   void TraceOtlp(const std::string& address) {
     if (address.empty()) return;
-    if (!IsHttp(address) || !CheckHttpAddress(address).ok()) {
+    if (!IsHttp(address) || !CheckServerAddress(address).ok()) {
       Refuse("worker.trace_otlp", Quoted(address), "the address of a collector, such as http://127.0.0.1:4318");
     }
   }

@@ -3,11 +3,13 @@
 #include <openssl/x509v3.h>
 #include <unistd.h>
 
+#include <optional>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/security/files.h"
 #include "common/security/openssl.h"
+#include "common/security/revoked.h"
 
 namespace slackline::security {
 namespace {
@@ -23,7 +25,9 @@ absl::Status CheckIdentity(const X509& certificate, const std::string& path, con
   const std::vector<std::string> uris = UrisOf(certificate);
   const std::string allowed = absl::StrCat("one for ", identity.ToUri());
   if (uris.size() != 1) return Refuse(path, absl::StrCat("a certificate with ", uris.size(), " URIs"), allowed);
-  if (uris.front() == identity.ToUri()) return absl::OkStatus();
+  std::optional<Identity> found = Identity::FromUri(uris.front());
+  // A worker may have a certificate of its own.
+  if (found && found->job == identity.job && found->role == identity.role) return absl::OkStatus();
   return Refuse(path, absl::StrCat("a certificate for ", uris.front()), allowed);
 }
 
@@ -69,6 +73,8 @@ absl::Status CheckCredentials(const job::Job& job, absl::Time now) {
   const job::Security& security = job.security();
   if (security.mode() == job::Security::TOKEN) return ReadToken(security.token_file()).status();
   if (security.mode() != job::Security::TLS) return absl::OkStatus();
+  const auto revoked = ReadRevoked(RevokedPath(security.folder()));
+  if (!revoked.ok()) return revoked.status();
   bool found = false;
   for (const Role role : kRoles) {
     const KeyPair paths = PathsOf(security.folder(), role);

@@ -3,6 +3,9 @@
 //   FOLDER/ca.crt              the authority that signed all others; every machine needs it
 //   FOLDER/ca.key              only for signing more of them: no process needs it
 //   FOLDER/ROLE.crt, .key      certificate and key of each role; a machine needs those of the roles that run on it
+//   FOLDER/workers/NAME/       such a folder for one worker, with a certificate of its own: ca.crt, worker.crt,
+//   worker.key FOLDER/revoked             names of workers whose certificates no longer count, for scheduler and
+//   servers
 //
 // Certificates and keys are PEM. Whoever can read a key can act as its role, so only its owner may be able to read it.
 #pragma once

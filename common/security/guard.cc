@@ -47,7 +47,9 @@ absl::StatusOr<AdmittedCaller> ByItsCertificate(const grpc::AuthContext* context
         absl::StrCat("found a certificate of job ", identity->job, "; allowed is job ", job));
   }
   const char* const article = identity->role == Role::kOperator ? "an " : "a ";
-  return AdmittedCaller{absl::StrCat(article, RoleName(identity->role), " of job ", job), Roles{identity->role}};
+  const std::string who = identity->name.empty() ? absl::StrCat(article, RoleName(identity->role))
+                                                 : absl::StrCat("worker ", identity->name);
+  return AdmittedCaller{absl::StrCat(who, " of job ", job), Roles{identity->role}, identity->name};
 }
 
 absl::StatusOr<AdmittedCaller> ByItsToken(const grpc::ServerContextBase& context, const std::string& token) {
@@ -71,8 +73,17 @@ absl::Status AdmittedCaller::MustBe(Role role, absl::string_view what) const {
       absl::StrCat("found ", name, " that wants to ", what, "; allowed is ", RoleName(role)));
 }
 
-Guard Guard::ByCertificate(std::string job) {
+absl::Status AdmittedCaller::CheckRevoked() const {
+  if (worker.empty() || revoked == nullptr || !revoked->Has(worker)) return absl::OkStatus();
+  return absl::PermissionDeniedError(
+      absl::StrCat("found the certificate of ", name,
+                   ", which is revoked; allowed is another certificate: ask the operator "
+                   "of the job for one"));
+}
+
+Guard Guard::ByCertificate(std::string job, std::shared_ptr<RevokedNames> revoked) {
   Guard guard;
+  guard.revoked_ = std::move(revoked);
   guard.by_ = By::kCertificate;
   guard.job_ = std::move(job);
   return guard;
@@ -100,6 +111,8 @@ absl::StatusOr<AdmittedCaller> Guard::Identify(const grpc::ServerContextBase& co
 absl::StatusOr<AdmittedCaller> Guard::Admit(const grpc::ServerContextBase& context, absl::string_view method) const {
   absl::StatusOr<AdmittedCaller> caller = Identify(context);
   if (!caller.ok() || by_ != By::kCertificate) return caller;
+  caller->revoked = revoked_;
+  if (absl::Status counts = caller->CheckRevoked(); !counts.ok()) return counts;
   const Roles allowed = CallersOf(method);
   for (const Role role : kRoles) {
     if (caller->roles.Has(role) && allowed.Has(role)) return caller;

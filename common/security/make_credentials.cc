@@ -15,12 +15,13 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "common/security/files.h"
 #include "common/security/openssl.h"
+#include "common/security/revoked.h"
 
 namespace slackline::security {
 namespace {
@@ -30,7 +31,6 @@ using ExtensionPtr = std::unique_ptr<X509_EXTENSION, FreedBy<X509_EXTENSION_free
 
 constexpr int kVersion3 = 2;
 constexpr int kSerialBits = 127;
-constexpr size_t kJobNameMax = 100;
 // Of the authority, at least: long enough to renew what it has signed.
 constexpr absl::Duration kAuthorityLife = absl::Hours(24 * 3650);
 
@@ -113,15 +113,15 @@ absl::StatusOr<Signed> MakeAuthority(MakeOptions options) {
               nullptr);
 }
 
-absl::StatusOr<Signed> MakeLeaf(const MakeOptions& options, Role role, const Signed& authority) {
-  const bool is_called = role == Role::kScheduler || role == Role::kServer;
-  return Sign(options, NameOf(options, RoleName(role)),
+absl::StatusOr<Signed> MakeLeaf(const MakeOptions& options, const Identity& identity, const Signed& authority) {
+  const bool is_called = identity.role == Role::kScheduler || identity.role == Role::kServer;
+  return Sign(options, NameOf(options, RoleName(identity.role)),
               {{NID_basic_constraints, "critical,CA:FALSE"},
                {NID_key_usage, "critical,digitalSignature"},
                {NID_ext_key_usage, is_called ? "serverAuth,clientAuth" : "clientAuth"},
                {NID_subject_key_identifier, "hash"},
                {NID_authority_key_identifier, "keyid"},
-               {NID_subject_alt_name, absl::StrCat("URI:", Identity{options.job, role}.ToUri())}},
+               {NID_subject_alt_name, absl::StrCat("URI:", identity.ToUri())}},
               &authority);
 }
 
@@ -140,15 +140,14 @@ absl::StatusOr<Signed> ReadAuthority(const std::string& folder) {
       absl::StrCat(AuthorityKeyPath(folder), ": found another key; allowed is that of ca.crt"));
 }
 
-// As a job file has it.
-absl::Status CheckJobName(const std::string& job) {
-  bool plain = !job.empty() && job.size() <= kJobNameMax && job != "." && job != "..";
-  for (const char letter : job)
-    plain = plain && (absl::ascii_isalnum(letter) || letter == '-' || letter == '_' || letter == '.');
-  if (plain) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("found the job name '", absl::Utf8SafeCEscape(job.substr(0, kJobNameMax)), "'; allowed are 1 to ",
-                   kJobNameMax, " letters, digits, '-', '_' and '.'"));
+absl::Status CheckName(const char* whose, const std::string& name) {
+  if (IsName(name)) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "found the ", whose, " name '", absl::Utf8SafeCEscape(name.substr(0, 100)), "'; allowed are ", kNameAllowed));
+}
+
+std::string FolderOfWorker(const MakeOptions& options, const std::string& name) {
+  return absl::StrCat(options.folder, "/workers/", name);
 }
 
 absl::StatusOr<Made> ReadOne(const std::string& path) {
@@ -238,7 +237,7 @@ absl::StatusOr<Made> ReadMade(const std::string& folder) {
 }
 
 absl::Status MakeCredentials(const MakeOptions& options) {
-  if (absl::Status status = CheckJobName(options.job); !status.ok()) return status;
+  if (absl::Status status = CheckName("job", options.job); !status.ok()) return status;
   if (absl::Status status = options.renew ? CheckSameJob(options) : absl::OkStatus(); !status.ok()) return status;
   if (absl::Status status = PrepareFolder(options.folder); !status.ok()) return status;
   absl::StatusOr<Signed> authority = options.renew ? ReadAuthority(options.folder) : MakeAuthority(options);
@@ -249,11 +248,55 @@ absl::Status MakeCredentials(const MakeOptions& options) {
     if (absl::Status status = Add(*authority, paths, files); !status.ok()) return status;
   }
   for (const Role role : kRoles) {
-    const absl::StatusOr<Signed> leaf = MakeLeaf(options, role, *authority);
+    const absl::StatusOr<Signed> leaf = MakeLeaf(options, {options.job, role}, *authority);
     if (!leaf.ok()) return leaf.status();
     if (absl::Status status = Add(*leaf, PathsOf(options.folder, role), files); !status.ok()) return status;
   }
   return Write(files, options.force || options.renew);
+}
+
+absl::StatusOr<std::string> MakeWorkerCredentials(const MakeOptions& options, const std::string& name) {
+  if (absl::Status status = CheckName("job", options.job); !status.ok()) return status;
+  if (absl::Status status = CheckName("worker", name); !status.ok()) return status;
+  if (absl::Status status = CheckSameJob(options); !status.ok()) return status;
+  const auto revoked = ReadRevoked(RevokedPath(options.folder));
+  if (!revoked.ok()) return revoked.status();
+  if (revoked->contains(name)) {
+    return absl::InvalidArgumentError(absl::StrCat("found the worker name '", name, "', which ",
+                                                   RevokedPath(options.folder), " revokes; allowed is another name"));
+  }
+  const absl::StatusOr<Signed> authority = ReadAuthority(options.folder);
+  if (!authority.ok()) return authority.status();
+  const std::string folder = FolderOfWorker(options, name);
+  const KeyPair paths = PathsOf(folder, Role::kWorker);
+  if (!options.renew && ::access(paths.certificate.c_str(), F_OK) == 0) {
+    return absl::AlreadyExistsError(absl::StrCat(paths.certificate,
+                                                 ": found a certificate; allowed is another name, or ",
+                                                 "--renew, which makes a new key and certificate for this worker"));
+  }
+  const absl::StatusOr<Signed> leaf = MakeLeaf(options, {options.job, Role::kWorker, name}, *authority);
+  if (!leaf.ok()) return leaf.status();
+  const absl::StatusOr<std::string> authority_text = ToPem(authority->certificate.get());
+  if (!authority_text.ok()) return authority_text.status();
+  std::vector<File> files = {{AuthorityPath(folder), *authority_text}};
+  if (absl::Status added = Add(*leaf, paths, files); !added.ok()) return added;
+  absl::Status status = PrepareFolder(absl::StrCat(options.folder, "/workers"));
+  if (status.ok()) status = PrepareFolder(folder);
+  if (status.ok()) status = Write(files, /*replace=*/true);
+  if (!status.ok()) return status;
+  return folder;
+}
+
+absl::Status RevokeWorker(const MakeOptions& options, const std::string& name) {
+  if (absl::Status status = CheckName("worker", name); !status.ok()) return status;
+  if (!options.force && ::access(FolderOfWorker(options, name).c_str(), F_OK) != 0) {
+    return absl::NotFoundError(absl::StrCat("found no worker ", name, " in ", options.folder,
+                                            "/workers; allowed is one that is there, or any name with --force"));
+  }
+  absl::StatusOr<std::set<std::string>> revoked = ReadRevoked(RevokedPath(options.folder));
+  if (!revoked.ok()) return revoked.status();
+  if (!revoked->insert(name).second) return absl::OkStatus();
+  return WriteSecret(RevokedPath(options.folder), absl::StrCat(absl::StrJoin(*revoked, "\n"), "\n"), /*replace=*/true);
 }
 
 absl::Status MakeToken(const std::string& path, bool force) {

@@ -30,6 +30,18 @@ struct MakeOptions {
 //   kPermissionDenied  the folder exists, and other users may look into it
 absl::Status MakeCredentials(const MakeOptions& options);
 
+// Creates the folder options.folder/workers/NAME for one worker, with a certificate of its own that RevokedNames can
+// revoke. Returns the folder. With options.renew it replaces the worker's key and certificate. Without options.force.
+//   kNotFound          there is no authority with its key in options.folder
+//   kInvalidArgument   the name is not allowed, or revoked; options.job is not that of the folder's certificates
+//   kAlreadyExists     the worker has a certificate, and renew is not set
+absl::StatusOr<std::string> MakeWorkerCredentials(const MakeOptions& options, const std::string& name);
+
+// Adds a name to options.folder/revoked. Repeating it changes nothing.
+//   kNotFound          the folder has no worker of that name, and options.force is not set
+//   kInvalidArgument   the name is not allowed; as ReadRevoked()
+absl::Status RevokeWorker(const MakeOptions& options, const std::string& name);
+
 // The content of the roles' certificates in a folder.
 struct Made {
   std::string job;

@@ -2,6 +2,8 @@
 
 #include <vector>
 
+#include "absl/algorithm/container.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
@@ -10,6 +12,7 @@ namespace slackline::security {
 namespace {
 
 constexpr char kUriBegin[] = "spiffe://slackline/";
+constexpr size_t kNameBytesMax = 100;
 
 }  // namespace
 
@@ -35,16 +38,28 @@ std::string Roles::ToString() const {
   return absl::StrJoin(names, ", ");
 }
 
-std::string Identity::ToUri() const { return absl::StrCat(kUriBegin, job, "/", RoleName(role)); }
+bool IsName(absl::string_view text) {
+  return !text.empty() && text.size() <= kNameBytesMax && text != "." && text != ".." &&
+         absl::c_all_of(text, [](char c) { return absl::ascii_isalnum(c) || c == '-' || c == '_' || c == '.'; });
+}
+
+std::string Identity::ToUri() const {
+  return absl::StrCat(kUriBegin, job, "/", RoleName(role), name.empty() ? "" : "/", name);
+}
 
 std::optional<Identity> Identity::FromUri(absl::string_view uri) {
   if (!absl::ConsumePrefix(&uri, kUriBegin)) return std::nullopt;
   const size_t slash = uri.find('/');
   if (slash == absl::string_view::npos || slash == 0) return std::nullopt;
+  const std::string job(uri.substr(0, slash));
+  uri.remove_prefix(slash + 1);
   for (const Role role : kRoles) {
-    if (uri.substr(slash + 1) == RoleName(role)) return Identity{std::string(uri.substr(0, slash)), role};
+    if (uri == RoleName(role)) return Identity{job, role};
   }
-  return std::nullopt;
+  if (!absl::ConsumePrefix(&uri, RoleName(Role::kWorker)) || !absl::ConsumePrefix(&uri, "/") || !IsName(uri)) {
+    return std::nullopt;
+  }
+  return Identity{job, Role::kWorker, std::string(uri)};
 }
 
 }  // namespace slackline::security

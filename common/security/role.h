@@ -34,10 +34,16 @@ class Roles {
   uint8_t bits_ = 0;
 };
 
-// The job and role of a certificate: spiffe://slackline/JOB/ROLE, its only URI.
+// Names of jobs and of workers.
+bool IsName(absl::string_view text);
+inline constexpr char kNameAllowed[] = "1 to 100 letters, digits, '-', '_' and '.'";
+
+// The job and role of a certificate: spiffe://slackline/JOB/ROLE, its only URI. Only a worker may have a certificate of
+// its own, spiffe://slackline/JOB/worker/NAME.
 struct Identity {
   std::string job;
   Role role = Role::kWorker;
+  std::string name = {};  // empty: the certificate is that of all of the role
 
   std::string ToUri() const;
   // Returns nullopt for any other text.

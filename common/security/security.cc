@@ -65,7 +65,9 @@ absl::StatusOr<Security> Security::Open(const job::Job& job, Role self, absl::Du
     security.files_ = std::make_shared<Files>();
     security.files_->provider = std::make_shared<tls::FileWatcherCertificateProvider>(
         own.key, own.certificate, AuthorityPath(settings.folder()), static_cast<unsigned>(seconds));
-    security.guard_ = Guard::ByCertificate(job.name());
+    absl::StatusOr<std::shared_ptr<RevokedNames>> revoked = RevokedNames::Open(settings.folder());
+    if (!revoked.ok()) return revoked.status();
+    security.guard_ = Guard::ByCertificate(job.name(), *std::move(revoked));
   }
   return security;
 }

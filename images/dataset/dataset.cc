@@ -13,6 +13,7 @@
 #include "images/base/halves.h"
 #include "images/base/idx_file.h"
 #include "images/base/random_order.h"
+#include "images/prepared/mapped_shards.h"
 #include "images/prepared/prepared_check.h"
 
 namespace slackline::images {
@@ -31,6 +32,28 @@ absl::StatusOr<const PreparedSplit*> FindSplit(const std::string& name, const Pr
 
 uint64_t KeptImages(const PreparedSplit& split, uint64_t images_max) {
   return images_max == 0 ? split.rows() : std::min(images_max, split.rows());
+}
+
+// Returns the shards of a split, whose files are got when they are needed.
+std::shared_ptr<ShardSource> OnDemand(const std::string& name, const Locate& locate, const PreparedIndex& index,
+                                      const PreparedSplit& split, const Dataset::PreparedOptions& options) {
+  const absl::Span<const PreparedShard> wanted = split.ShardsOf(options.images_max);
+  const std::vector<PreparedShard> shards(wanted.begin(), wanted.end());
+  std::vector<std::string> names;
+  for (const PreparedShard& shard : shards) names.push_back(shard.images.name);
+  PreparedIndex form;  // without the lists of files
+  form.shape = index.shape;
+  form.type = index.type;
+  const bool verify = options.verify;
+  const MappedShards::Map map = [=](size_t i, const FetchWatch& watch) -> absl::StatusOr<MappedShard> {
+    absl::StatusOr<MappedShard> mapped = OpenPixels(locate, shards[i], form, watch);
+    if (!mapped.ok()) return mapped;
+    absl::Status status = verify ? CheckBytes(*mapped, shards[i]) : absl::OkStatus();
+    if (status.ok() && verify) status = CheckPixels(*mapped, shards[i], form);
+    if (!status.ok()) return absl::Status(status.code(), absl::StrCat(name, ": ", status.message()));
+    return mapped;
+  };
+  return std::make_shared<MappedShards>(std::move(names), map);
 }
 
 }  // namespace
@@ -105,6 +128,10 @@ absl::StatusOr<Dataset> Dataset::OpenPrepared(const std::string& name, const Loc
                                               const std::string& split, const PreparedOptions& options) {
   const absl::StatusOr<const PreparedSplit*> found = FindSplit(name, index, split);
   if (!found.ok()) return found.status();
+  if (options.on_demand) {
+    return OpenStreamed(name, locate, OnDemand(name, locate, index, **found, options), index, split,
+                        options.images_max);
+  }
   const uint64_t size = KeptImages(**found, options.images_max);
   Dataset dataset = LikeIndex(index);
   for (const PreparedShard& shard : (*found)->ShardsOf(options.images_max)) {
@@ -139,7 +166,7 @@ absl::StatusOr<Dataset> Dataset::OpenStreamed(const std::string& name, const Loc
 }
 
 std::vector<uint32_t> Dataset::BlockSamples() const {
-  if (streamed_ == nullptr) return {};
+  if (streamed_ == nullptr || !streamed_->spread()) return {};
   std::vector<uint32_t> samples;
   for (size_t i = 0; i < starts_.size(); ++i) {
     const uint64_t end = i + 1 < starts_.size() ? starts_[i + 1] : size();
@@ -188,8 +215,19 @@ absl::StatusOr<const float*> Dataset::Pixels(uint32_t index, Scratch<float>& scr
   return scratch.pixels.data();
 }
 
+size_t Dataset::ShardOf(uint32_t index) const {
+  return static_cast<size_t>(std::upper_bound(starts_.begin(), starts_.end(), index) - starts_.begin()) - 1;
+}
+
+absl::Status Dataset::Fetch(absl::Span<const uint32_t> indices, const FetchWatch& watch) const {
+  if (streamed_ == nullptr) return absl::OkStatus();
+  std::vector<bool> wanted(starts_.size());
+  for (const uint32_t index : indices) wanted[ShardOf(static_cast<uint32_t>(index % size()))] = true;
+  return streamed_->Fetch(wanted, watch);
+}
+
 absl::Status Dataset::FindMapped(uint32_t index, Place& place) const {
-  const auto shard = static_cast<size_t>(std::upper_bound(starts_.begin(), starts_.end(), index) - starts_.begin()) - 1;
+  const size_t shard = ShardOf(index);
   if (streamed_ != nullptr && (place.held == nullptr || place.shard != shard)) {
     absl::StatusOr<std::shared_ptr<const MappedShard>> held = streamed_->Open(shard);
     if (!held.ok()) return held.status();
@@ -260,6 +298,24 @@ std::vector<uint32_t> EpochOrder(uint64_t size, uint64_t seed, uint32_t epoch,
     Shuffle(random, absl::MakeSpan(order).subspan(begin, samples));
     begin += samples;
   }
+  return order;
+}
+
+std::vector<uint32_t> OrderByFile(absl::Span<const uint64_t> starts, uint64_t size, uint64_t seed, uint32_t epoch) {
+  SLACKLINE_CHECK(size <= std::numeric_limits<uint32_t>::max());
+  std::vector<uint32_t> files(starts.size());
+  std::iota(files.begin(), files.end(), 0);
+  SplitMix64 random(SplitMix64(seed).Next() + epoch);
+  Shuffle(random, absl::MakeSpan(files));
+  std::vector<uint32_t> order;
+  order.reserve(size);
+  for (const uint32_t file : files) {
+    const size_t begin = order.size();
+    const uint64_t end = file + 1 < starts.size() ? starts[file + 1] : size;
+    for (uint64_t image = starts[file]; image < end; ++image) order.push_back(static_cast<uint32_t>(image));
+    Shuffle(random, absl::MakeSpan(order).subspan(begin));
+  }
+  SLACKLINE_CHECK(order.size() == size);
   return order;
 }
 

@@ -10,6 +10,7 @@
 #include "absl/types/span.h"
 #include "images/augment/augment.h"
 #include "images/base/batch.h"
+#include "images/base/fetch_watch.h"
 #include "images/dataset/scene_source.h"
 #include "images/prepared/prepared_index.h"
 #include "images/prepared/prepared_shard.h"
@@ -42,6 +43,7 @@ class Dataset {
   struct PreparedOptions {
     uint64_t images_max = 0;  // number of images to keep, from the first on; 0 keeps all
     bool verify = false;      // reads all bytes and compares their checksums
+    bool on_demand = false;   // gets the labels alone; Fetch() gets the images
   };
   // Maps the files of one split of prepared images.
   //   kNotFound         a file is missing
@@ -80,6 +82,13 @@ class Dataset {
   std::vector<uint64_t> LabelCounts(uint32_t classes) const;
 
   const std::vector<uint32_t>& labels() const { return labels_; }
+  // Returns the first image of each file of prepared images; empty for other data sets.
+  const std::vector<uint64_t>& file_starts() const { return starts_; }
+
+  // Gets the files of these images, so that Load() can read them, and lets go of all other files. Changes nothing if
+  // the data set is not on demand. One thread at a time calls this for all data sets of a job. `watch` may be null.
+  //   as OpenPrepared() and `watch`
+  absl::Status Fetch(absl::Span<const uint32_t> indices, const FetchWatch& watch) const;
   // Returns XXH3 of pixels and labels, for images that are in memory: those of IDX. Never 0.
   uint64_t Fingerprint() const;
 
@@ -90,7 +99,8 @@ class Dataset {
   // views, the batch has the first view of all images, then the second. Images with objects are loaded by LoadScenes().
   // Index `image + n x size()` is the same image again, varied differently.
   //
-  //   kInvalidArgument  an image of float16 has values outside [0, 1]
+  //   kInvalidArgument     an image of float16 has values outside [0, 1]
+  //   kFailedPrecondition  the data set is on demand, and the last Fetch() did not name the image
   //   as ImageSource::Read(), or ShardSource::Open()
   absl::Status Load(absl::Span<const uint32_t> indices, double mean, double deviation, Batch& batch,
                     const Variation* variation = nullptr) const;
@@ -124,6 +134,8 @@ class Dataset {
   // float16 images.
   absl::StatusOr<const uint8_t*> Pixels(uint32_t index, Scratch<uint8_t>& scratch) const;
   absl::StatusOr<const float*> Pixels(uint32_t index, Scratch<float>& scratch) const;
+  // Returns the number of the shard that has a prepared image.
+  size_t ShardOf(uint32_t index) const;
   // Finds a prepared image in its mapped file.
   absl::Status FindMapped(uint32_t index, Place& place) const;
   // Implements Load() for images without objects.
@@ -153,6 +165,10 @@ class Dataset {
 // is permuted by itself, and stays at its position.
 std::vector<uint32_t> EpochOrder(uint64_t size, uint64_t seed, uint32_t epoch,
                                  absl::Span<const uint32_t> block_samples = {});
+
+// Returns the order of an epoch that visits files one after the other: the files in random order, and the images of
+// each file in random order. `starts` are those of Dataset::file_starts().
+std::vector<uint32_t> OrderByFile(absl::Span<const uint64_t> starts, uint64_t size, uint64_t seed, uint32_t epoch);
 
 // Returns an order in which all classes that have images are equally frequent, to within one. The order is as long as
 // `labels`. The images of a class are shuffled anew each epoch and repeat as often as needed. In round n, from 0, image

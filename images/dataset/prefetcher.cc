@@ -43,6 +43,8 @@ void Prefetcher::Start(std::vector<uint32_t> indices, uint32_t batch_size, uint3
   next_ = 0;
   taken_ = given_ = 0;
   ++range_;
+  // Files of an abandoned range may be let go of while its batches are made.
+  failed_ = absl::OkStatus();
   for (auto& [number, batch] : ready_) spare_.push_back(std::move(batch));
   ready_.clear();
 }
@@ -104,7 +106,7 @@ void Prefetcher::Run() {
     const absl::Status loaded =
         dataset_.Load(indices, normalisation_.mean, normalisation_.deviation, *batch, &variation);
     mutex_.Lock();
-    if (!loaded.ok()) {
+    if (!loaded.ok() && range == range_) {
       failed_ = loaded;
     } else if (range == range_) {
       ready_.emplace(number, std::move(batch));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 #include <system_error>
@@ -168,7 +169,7 @@ absl::Status OpenSpread(const DataRequest& request, ImagePeers* peers, const Loc
   const absl::Span<const PreparedShard> shards = index.Find("train")->ShardsOf(images_max);
   std::vector<HeldFile> labels;
   for (const PreparedShard& shard : shards) {
-    absl::StatusOr<HeldFile> held = locate(shard.labels);
+    absl::StatusOr<HeldFile> held = locate(shard.labels, nullptr);
     if (!held.ok()) return held.status();
     labels.push_back(*std::move(held));
   }
@@ -185,12 +186,13 @@ absl::Status OpenSpread(const DataRequest& request, ImagePeers* peers, const Loc
   return absl::OkStatus();
 }
 
-// Opens the training images, all of which this node keeps.
-absl::Status OpenWhole(const DataRequest& request, const Locate& locate, const PreparedIndex& index, JobData& data) {
+// Opens the training images, all of which this node keeps; on demand, those of the files that it needs.
+absl::Status OpenWhole(const DataRequest& request, const Locate& locate, const PreparedIndex& index, bool on_demand,
+                       JobData& data) {
   const job::Data& settings = request.settings;
-  absl::StatusOr<Dataset> train =
-      Dataset::OpenPrepared(settings.path(), locate, index, "train",
-                            {.images_max = settings.train_images_max(), .verify = settings.verify()});
+  absl::StatusOr<Dataset> train = Dataset::OpenPrepared(
+      settings.path(), locate, index, "train",
+      {.images_max = settings.train_images_max(), .verify = settings.verify(), .on_demand = on_demand});
   if (!train.ok()) return train.status();
   data.train = *std::move(train);
   return absl::OkStatus();
@@ -201,9 +203,11 @@ absl::StatusOr<JobData> OpenPrepared(const DataRequest& request, ImagePeers* pee
   const std::string& evaluation_split = request.evaluation_split;
   PreparedStoreOptions options = StoreOptionsOf(request, peers);
   // A process that only looks at the images has no peers: it reads them from their folder, without filling the cache.
-  if (request.settings.cache().spread() && peers == nullptr && !IsHttp(path)) options.cache_folder.clear();
-  absl::StatusOr<PreparedStore> store = PreparedStore::Open(options);
-  if (!store.ok()) return store.status();
+  if (request.settings.cache().spread() && peers == nullptr && !IsFileServer(path)) options.cache_folder.clear();
+  absl::StatusOr<PreparedStore> opened = PreparedStore::Open(options);
+  if (!opened.ok()) return opened.status();
+  // Data sets on demand use the store as long as they live.
+  const auto store = std::make_shared<PreparedStore>(*std::move(opened));
   absl::StatusOr<PreparedIndex> index = store->ReadIndex();
   if (!index.ok()) return index.status();
   if (index->classes.size() != request.classes) {
@@ -216,12 +220,15 @@ absl::StatusOr<JobData> OpenPrepared(const DataRequest& request, ImagePeers* pee
   const NeededFiles needed = FilesOf(request, *index, spread);
   if (absl::Status together = store->GetTogether(needed.files, needed.spread); !together.ok()) return together;
   JobData data;
-  const Locate locate = [&store](const PreparedFile& file) { return store->Get(file); };
+  const Locate locate = [store](const PreparedFile& file, const FetchWatch& watch) { return store->Get(file, watch); };
+  const bool on_demand = request.on_demand && request.settings.sampling() == job::Data::BY_FILE &&
+                         !request.settings.cache().folder().empty();
   const absl::Status train =
-      spread ? OpenSpread(request, peers, locate, *index, data) : OpenWhole(request, locate, *index, data);
+      spread ? OpenSpread(request, peers, locate, *index, data) : OpenWhole(request, locate, *index, on_demand, data);
   if (!train.ok()) return train;
+  const bool verify = request.settings.verify();
   absl::StatusOr<Dataset> test = Dataset::OpenPrepared(path, locate, *index, evaluation_split,
-                                                       {.images_max = 0, .verify = request.settings.verify()});
+                                                       {.images_max = 0, .verify = verify, .on_demand = on_demand});
   if (!test.ok()) {
     if (index->Find(evaluation_split) != nullptr && index->Find(evaluation_split)->rows() > 0) return test.status();
     return absl::InvalidArgumentError(
@@ -229,7 +236,7 @@ absl::StatusOr<JobData> OpenPrepared(const DataRequest& request, ImagePeers* pee
   }
   if (!request.last_split.empty()) {
     absl::StatusOr<Dataset> last = Dataset::OpenPrepared(path, locate, *index, request.last_split,
-                                                         {.images_max = 0, .verify = request.settings.verify()});
+                                                         {.images_max = 0, .verify = verify, .on_demand = on_demand});
     if (!last.ok()) return last.status();
     data.last_test = *std::move(last);
   }
@@ -295,7 +302,9 @@ PreparedStoreOptions StoreOptionsOf(const DataRequest& request, ImagePeers* peer
   return {.path = data.path(),
           .cache_folder = data.cache().folder(),
           .cache_bytes_max = static_cast<uint64_t>(data.cache().gigabytes_max() * 1e9),
-          .http = {.silence_max = absl::Seconds(data.http_timeout_s()), .give_up = request.give_up},
+          .fetch = {.silence_max = absl::Seconds(data.http_timeout_s()),
+                    .give_up = request.give_up,
+                    .ca_file = data.ca_file()},
           .peers = peers};
 }
 

@@ -26,6 +26,8 @@ struct DataRequest {
   std::string evaluation_split = "test";          // takes the place of data.evaluation_split
   std::string last_split = "";                    // of the last evaluation; empty: the same as of the others
   absl::Duration give_up = absl::ZeroDuration();  // longest time without data from a server of images
+  // With data.sampling: by_file and a cache, opens only labels: Dataset::Fetch() gets the images of a task.
+  bool on_demand = false;
 };
 
 struct JobData {

@@ -130,9 +130,11 @@ std::shared_ptr<LockedFile> Hold(const std::string& path, uint64_t bytes) {
 }
 
 // Waits for `file`'s lock as long as `path` grows.
-absl::Status AwaitLock(const LockedFile& file, const std::string& path, absl::Duration patience) {
+absl::Status AwaitLock(const LockedFile& file, const std::string& path, absl::Duration patience,
+                       const FetchWatch& watch = nullptr) {
   uint64_t bytes = 0;
   for (absl::Time grown = SteadyTime().Now(); !file.Lock(LOCK_EX); SteadyPause(kLookEvery)) {
+    if (absl::Status watched = watch == nullptr ? absl::OkStatus() : watch(); !watched.ok()) return watched;
     if (const uint64_t now = BytesOf(path); now != bytes) {
       bytes = now;
       grown = SteadyTime().Now();
@@ -190,13 +192,13 @@ std::string FileCache::PathOf(const PreparedFile& file) const {
   return absl::StrFormat("%s/%016x-%d-%s", options_.folder, file.checksum, file.bytes, file.name);
 }
 
-absl::StatusOr<HeldFile> FileCache::Get(const PreparedFile& file, const Fetch& fetch) const {
+absl::StatusOr<HeldFile> FileCache::Get(const PreparedFile& file, const Fetch& fetch, const FetchWatch& watch) const {
   const std::string path = PathOf(file);
   const auto held = [&](std::shared_ptr<LockedFile> copy) { return HeldFile{.path = path, .hold = std::move(copy)}; };
   if (auto copy = Hold(path, file.bytes)) return held(std::move(copy));
   const LockedFile lock = LockedFile::ForLock(path + kLockEnding);
   if (!lock.open()) return CacheError("make", path + kLockEnding);
-  if (absl::Status locked = AwaitLock(lock, path + kPartEnding, options_.patience); !locked.ok()) return locked;
+  if (absl::Status locked = AwaitLock(lock, path + kPartEnding, options_.patience, watch); !locked.ok()) return locked;
   // Somebody else may have made it meanwhile.
   if (auto copy = Hold(path, file.bytes)) return held(std::move(copy));
   if (absl::Status made = Make(file, path, fetch); !made.ok()) return made;

@@ -24,6 +24,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "images/base/fetch_watch.h"
 #include "images/prepared/prepared_index.h"
 
 namespace slackline::images {
@@ -56,8 +57,8 @@ class FileCache {
   //   kResourceExhausted  the copies in use leave no room; names both sizes. Or the disk is full
   //   kDataLoss           `fetch` repeatedly makes wrong bytes
   //   kDeadlineExceeded   another process makes the copy, and has made no progress for options.patience
-  //   as `fetch`
-  absl::StatusOr<HeldFile> Get(const PreparedFile& file, const Fetch& fetch) const;
+  //   as `fetch`, and `watch`, which ends a wait for another process and may be null
+  absl::StatusOr<HeldFile> Get(const PreparedFile& file, const Fetch& fetch, const FetchWatch& watch = nullptr) const;
   // Returns an existing copy, or nullopt.
   std::optional<HeldFile> Find(const PreparedFile& file) const;
 

@@ -161,17 +161,18 @@ PreparedFile ImagePeers::FileOf(const Source& source) const {
 
 absl::Status ImagePeers::Fetch(const Source& source, const std::string& path) {
   const PreparedFile file = FileOf(source);
-  HttpFetch http({.silence_max = options_.silence_max, .give_up = std::min(kReachMax, options_.silence_max)});
+  FileFetch http({.silence_max = options_.silence_max, .give_up = std::min(kReachMax, options_.silence_max)});
   const std::string address = absl::StrCat(kHttpPrefix, source.peer, "/", PeerFileName(file));
   return Judge(source, file, address,
-               http.Download(address, path, file.bytes, TimeFor(file.bytes, options_.silence_max)));
+               http.Download(address, path, file.bytes, {.total_max = TimeFor(file.bytes, options_.silence_max)}));
 }
 
 absl::StatusOr<std::string> ImagePeers::Read(const Source& source) {
   const PreparedFile file = FileOf(source);
-  HttpFetch http({.silence_max = options_.silence_max, .give_up = std::min(kReachMax, options_.silence_max)});
+  FileFetch http({.silence_max = options_.silence_max, .give_up = std::min(kReachMax, options_.silence_max)});
   const std::string address = absl::StrCat(kHttpPrefix, source.peer, "/", PeerFileName(file));
-  absl::StatusOr<std::string> bytes = http.Get(address, file.bytes, TimeFor(file.bytes, options_.silence_max));
+  absl::StatusOr<std::string> bytes =
+      http.Get(address, file.bytes, {.total_max = TimeFor(file.bytes, options_.silence_max)});
   // A peer may give a file up between the answer and the request.
   if (absl::IsNotFound(bytes.status())) return bytes;
   absl::Status fetched = bytes.status();

@@ -14,7 +14,7 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
-#include "images/prepared/http_fetch.h"
+#include "images/prepared/file_fetch.h"
 #include "images/prepared/peer_files.h"
 #include "images/prepared/prepared_index.h"
 

@@ -38,8 +38,8 @@ absl::Status CheckPixels(const MappedShard& mapped, const PreparedShard& shard, 
 }
 
 absl::Status CheckBytes(const MappedShard& mapped, const PreparedShard& shard) {
-  absl::Status status = CheckFile(mapped.images, shard.images);
-  if (status.ok()) status = CheckFile(mapped.labels, shard.labels);
+  absl::Status status = mapped.pixels != nullptr ? CheckFile(mapped.images, shard.images) : absl::OkStatus();
+  if (status.ok() && mapped.label_bytes != nullptr) status = CheckFile(mapped.labels, shard.labels);
   return status;
 }
 

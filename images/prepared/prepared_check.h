@@ -17,7 +17,7 @@ absl::Status CheckLabels(const MappedShard& mapped, const PreparedShard& shard, 
 //   kInvalidArgument  names the first pixel that is not
 absl::Status CheckPixels(const MappedShard& mapped, const PreparedShard& shard, const PreparedIndex& index);
 
-// Reads all bytes and compares their checksums.
+// Reads all bytes of the files that are mapped and compares their checksums.
 //   kDataLoss  a checksum differs; names the file
 absl::Status CheckBytes(const MappedShard& mapped, const PreparedShard& shard);
 

@@ -78,13 +78,14 @@ int64_t MappedShard::label(uint64_t row) const {
 }
 
 Locate InFolder(const std::string& folder) {
-  return [folder](const PreparedFile& file) -> absl::StatusOr<HeldFile> {
+  return [folder](const PreparedFile& file, const FetchWatch& /*watch*/) -> absl::StatusOr<HeldFile> {
     return HeldFile{.path = absl::StrCat(folder, "/", file.name)};
   };
 }
 
-absl::StatusOr<MappedShard> OpenPixels(const Locate& locate, const PreparedShard& shard, const PreparedIndex& index) {
-  const absl::StatusOr<HeldFile> held = locate(shard.images);
+absl::StatusOr<MappedShard> OpenPixels(const Locate& locate, const PreparedShard& shard, const PreparedIndex& index,
+                                       const FetchWatch& watch) {
+  const absl::StatusOr<HeldFile> held = locate(shard.images, watch);
   if (!held.ok()) return held.status();
   MappedShard mapped;
   mapped.images_hold = held->hold;
@@ -97,7 +98,7 @@ absl::StatusOr<MappedShard> OpenPixels(const Locate& locate, const PreparedShard
 }
 
 absl::StatusOr<MappedShard> OpenLabels(const Locate& locate, const PreparedShard& shard) {
-  const absl::StatusOr<HeldFile> held = locate(shard.labels);
+  const absl::StatusOr<HeldFile> held = locate(shard.labels, nullptr);
   if (!held.ok()) return held.status();
   MappedShard mapped;
   mapped.labels_hold = held->hold;
@@ -129,6 +130,26 @@ absl::StatusOr<MappedShard> PixelsInMemory(std::shared_ptr<const std::string> fi
   mapped.pixels = reinterpret_cast<const uint8_t*>(file->data()) + *offset;
   mapped.rows = shard.rows;
   mapped.images_hold = std::move(file);
+  return mapped;
+}
+
+absl::StatusOr<MappedShard> OpenShard(const Locate& locate, const PreparedShard& shard, const PreparedIndex& index,
+                                      const FetchWatch& watch) {
+  absl::StatusOr<MappedShard> mapped = OpenLabels(locate, shard, watch);
+  if (!mapped.ok()) return mapped;
+  const ImageShape& shape = index.shape;
+  const absl::StatusOr<HeldFile> file = locate(shard.images, watch);
+  if (!file.ok()) return file.status();
+  mapped->images_hold = file->hold;
+  uint64_t offset = 0;
+  absl::StatusOr<MappedFile> images = OpenArray(file->path, shard.images,
+                                                {.type = NpyTypeOf(index.type),
+                                                 .shape = {shard.rows, shape.channels, shape.height, shape.width},
+                                                 .value_bytes = BytesOfPixel(index.type)},
+                                                offset);
+  if (!images.ok()) return images.status();
+  mapped->images = *std::move(images);
+  mapped->pixels = reinterpret_cast<const uint8_t*>(mapped->images.bytes().data()) + offset;
   return mapped;
 }
 

@@ -31,8 +31,8 @@ struct MappedShard {
 // Returns the type as NumPy files name it.
 absl::string_view NpyTypeOf(PixelType type);
 
-// Finds or makes a file, and holds it.
-using Locate = std::function<absl::StatusOr<HeldFile>(const PreparedFile& file)>;
+// Finds or makes a file, and holds it. `watch` may be null.
+using Locate = std::function<absl::StatusOr<HeldFile>(const PreparedFile& file, const FetchWatch& watch)>;
 // Returns a Locate for files that lie in `folder`.
 Locate InFolder(const std::string& folder);
 
@@ -42,7 +42,8 @@ Locate InFolder(const std::string& folder);
 //   kUnavailable      a file cannot be read
 absl::StatusOr<MappedShard> OpenShard(const Locate& locate, const PreparedShard& shard, const PreparedIndex& index);
 // Opens one of both files: the result has pixels, or labels.
-absl::StatusOr<MappedShard> OpenPixels(const Locate& locate, const PreparedShard& shard, const PreparedIndex& index);
+absl::StatusOr<MappedShard> OpenPixels(const Locate& locate, const PreparedShard& shard, const PreparedIndex& index,
+                                       const FetchWatch& watch = nullptr);
 absl::StatusOr<MappedShard> OpenLabels(const Locate& locate, const PreparedShard& shard);
 // Returns the shard whose file of images is in memory.
 //   kInvalidArgument  as OpenShard()
@@ -51,14 +52,20 @@ absl::StatusOr<MappedShard> PixelsInMemory(std::shared_ptr<const std::string> fi
 
 // ShardSource gives access to shards that come and go.
 //
-// Thread-safety: safe.
+// Thread-safety: safe, but for Fetch(), which one thread at a time calls.
 class ShardSource {
  public:
   virtual ~ShardSource() = default;
 
-  // Returns the pixels of a shard. Waits for them if they are not here.
+  // Returns the pixels of a shard. Waits for them, or fails, if they are not here.
   //   as OpenPixels(), or the reason why the file cannot be had
   virtual absl::StatusOr<std::shared_ptr<const MappedShard>> Open(size_t shard) = 0;
+  // Tells which shards the next images are in. A source that Open() does not wait for gets them now, and lets go of
+  // others. `watch` may be null.
+  //   as OpenPixels() and `watch`
+  virtual absl::Status Fetch(const std::vector<bool>& wanted, const FetchWatch& watch) = 0;
+  // True if shards are spread over nodes, and each range of samples lies within one.
+  virtual bool spread() const = 0;
 };
 
 }  // namespace slackline::images

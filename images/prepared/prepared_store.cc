@@ -44,27 +44,31 @@ absl::StatusOr<std::string> ReadWhole(const std::string& path, uint64_t bytes_ma
 }  // namespace
 
 PreparedStore::PreparedStore(const PreparedStoreOptions& options) : options_(options) {
-  if (IsHttp(options.path)) http_ = std::make_unique<HttpFetch>(options.http);
+  if (IsFileServer(options.path)) server_ = std::make_unique<FileFetch>(options.fetch);
 }
 
 absl::StatusOr<PreparedStore> PreparedStore::Open(const PreparedStoreOptions& options) {
   PreparedStore store(options);
   if (options.cache_folder.empty()) {
-    if (store.http_ == nullptr) return store;
+    if (store.server_ == nullptr) return store;
     return absl::InvalidArgumentError(
         absl::StrCat("data.path: found ", options.path, " without data.cache.folder; allowed is a server with one"));
   }
   absl::StatusOr<FileCache> cache = FileCache::Open(
-      {.folder = options.cache_folder, .bytes_max = options.cache_bytes_max, .patience = options.http.give_up});
+      {.folder = options.cache_folder, .bytes_max = options.cache_bytes_max, .patience = options.fetch.give_up});
   if (!cache.ok()) return cache.status();
   store.cache_ = std::make_unique<const FileCache>(*std::move(cache));
   return store;
 }
 
 absl::StatusOr<PreparedIndex> PreparedStore::ReadIndex() {
-  if (http_ == nullptr) return ReadPreparedIndex(options_.path);
+  if (server_ == nullptr) return ReadPreparedIndex(options_.path);
   const std::string address = absl::StrCat(absl::StripSuffix(options_.path, "/"), "/", kPreparedIndexFile);
-  const absl::StatusOr<std::string> text = http_->Get(address, kIndexBytes);
+  const absl::StatusOr<std::string> text = server_->Get(address, kIndexBytes);
+  if (absl::IsNotFound(text.status())) {
+    return absl::NotFoundError(
+        absl::StrCat(text.status().message(), "; needed is a folder that `slackline prepare` has written"));
+  }
   if (!text.ok()) return text.status();
   absl::StatusOr<PreparedIndex> index = ParsePreparedIndex(*text);
   if (!index.ok()) return absl::InvalidArgumentError(absl::StrCat(address, ": ", index.status().message()));
@@ -73,12 +77,14 @@ absl::StatusOr<PreparedIndex> PreparedStore::ReadIndex() {
 
 std::string PreparedStore::OriginOf(const PreparedFile& file) const {
   return absl::StrCat(absl::StripSuffix(options_.path, "/"), "/",
-                      http_ != nullptr ? EscapedPath(file.name) : file.name);
+                      server_ != nullptr ? EscapedPath(file.name) : file.name);
 }
 
-absl::Status PreparedStore::FetchFromOrigin(const PreparedFile& file, const std::string& path) {
+absl::Status PreparedStore::FetchFromOrigin(const PreparedFile& file, const std::string& path,
+                                            const FetchWatch& watch) {
   const std::string origin = OriginOf(file);
-  absl::Status fetched = http_ != nullptr ? http_->Download(origin, path, file.bytes) : CopyFile(origin, path);
+  absl::Status fetched =
+      server_ != nullptr ? server_->Download(origin, path, file.bytes, {.watch = watch}) : CopyFile(origin, path);
   if (fetched.ok()) bytes_from_origin_ += file.bytes;
   return fetched;
 }
@@ -142,13 +148,15 @@ absl::Status PreparedStore::GetTogether(const std::vector<PreparedFile>& files, 
   return absl::OkStatus();
 }
 
-absl::StatusOr<HeldFile> PreparedStore::Keep(const PreparedFile& file) {
-  return cache_->Get(file, [&](const std::string& path) { return FetchFromOrigin(file, path); });
+absl::StatusOr<HeldFile> PreparedStore::Keep(const PreparedFile& file, const FetchWatch& watch) {
+  return cache_->Get(
+      file, [&](const std::string& path) { return FetchFromOrigin(file, path, watch); }, watch);
 }
 
 absl::StatusOr<std::string> PreparedStore::Read(const PreparedFile& file) {
   const std::string origin = OriginOf(file);
-  absl::StatusOr<std::string> bytes = http_ != nullptr ? http_->Get(origin, file.bytes) : ReadWhole(origin, file.bytes);
+  absl::StatusOr<std::string> bytes =
+      server_ != nullptr ? server_->Get(origin, file.bytes) : ReadWhole(origin, file.bytes);
   if (!bytes.ok()) return bytes;
   if (bytes->size() != file.bytes || ChecksumOf(*bytes) != file.checksum) {
     return absl::DataLossError(absl::StrCat(origin, " is not what index.json says: it has other bytes; found ",
@@ -158,17 +166,17 @@ absl::StatusOr<std::string> PreparedStore::Read(const PreparedFile& file) {
   return bytes;
 }
 
-absl::StatusOr<HeldFile> PreparedStore::Get(const PreparedFile& file) {
+absl::StatusOr<HeldFile> PreparedStore::Get(const PreparedFile& file, const FetchWatch& watch) {
   if (const auto held = together_.find(file.name); held != together_.end()) return held->second;
   const std::string origin = OriginOf(file);
   if (cache_ == nullptr || full_) return HeldFile{.path = origin};
-  absl::StatusOr<HeldFile> held = Keep(file);
-  if (http_ == nullptr && absl::IsResourceExhausted(held.status())) {
+  absl::StatusOr<HeldFile> held = Keep(file, watch);
+  if (server_ == nullptr && absl::IsResourceExhausted(held.status())) {
     log::Warning(std::string(held.status().message()), "; it and the files behind it are read from ", options_.path);
     full_ = true;
     return HeldFile{.path = origin};
   }
-  // HTTP errors name the address themselves.
+  // Errors of servers name the address themselves.
   if (absl::IsDataLoss(held.status())) {
     return absl::DataLossError(absl::StrCat(options_.path, ": ", held.status().message()));
   }

@@ -10,17 +10,17 @@
 
 #include "absl/status/statusor.h"
 #include "images/prepared/file_cache.h"
-#include "images/prepared/http_fetch.h"
+#include "images/prepared/file_fetch.h"
 #include "images/prepared/image_peers.h"
 #include "images/prepared/prepared_index.h"
 
 namespace slackline::images {
 
 struct PreparedStoreOptions {
-  std::string path;               // a folder, or http://files.example.org:8000/FOLDER
+  std::string path;               // a folder, or one of a file server, see CheckServerAddress()
   std::string cache_folder = {};  // empty: no cache; a server needs one
   uint64_t cache_bytes_max = 0;
-  HttpOptions http = {};
+  FetchOptions fetch = {};
   // Other nodes to get files from; null: none. Only with a cache.
   ImagePeers* peers = nullptr;
 };
@@ -39,7 +39,7 @@ class PreparedStore {
   // Number of bytes of files that this store got from the folder or the server.
   uint64_t bytes_from_origin() const { return bytes_from_origin_; }
   // Reads index.json.
-  //   as ReadPreparedIndex(), or HttpFetch::Get()
+  //   as ReadPreparedIndex(), or FileFetch::Get()
   absl::StatusOr<PreparedIndex> ReadIndex();
   // If there are peers, gets these files into the cache, each from the place that the peers agree on, and serves them
   // from then on. Get() handles the files that do not fit into the cache, and all remaining files if the peers cannot
@@ -49,9 +49,9 @@ class PreparedStore {
   absl::Status GetTogether(const std::vector<PreparedFile>& files, size_t spread = 0);
   // Returns a path of the file, which is valid as long as the result is held. After the first file that does not fit
   // into the cache, this and all later files are read from the folder, except those that GetTogether() got. With a
-  // server, a file that does not fit is an error.
-  //   as FileCache::Get(), or HttpFetch::Download()
-  absl::StatusOr<HeldFile> Get(const PreparedFile& file);
+  // server, a file that does not fit is an error. `watch` may be null.
+  //   as FileCache::Get(), or FileFetch::Download()
+  absl::StatusOr<HeldFile> Get(const PreparedFile& file, const FetchWatch& watch = nullptr);
 
   // Members for files of which the node keeps a part. They need a cache.
   // Returns the copy in the cache, or nullopt.
@@ -59,7 +59,7 @@ class PreparedStore {
   // Returns the copy in the cache, which is got from the folder or the server if there is none.
   //   kResourceExhausted  the cache has no room for it
   //   otherwise as Get()
-  absl::StatusOr<HeldFile> Keep(const PreparedFile& file);
+  absl::StatusOr<HeldFile> Keep(const PreparedFile& file, const FetchWatch& watch = nullptr);
   // Reads a file from the folder or the server into memory, and compares its checksum.
   //   kDataLoss  the file is not what index.json says
   //   otherwise as Get()
@@ -69,14 +69,14 @@ class PreparedStore {
   explicit PreparedStore(const PreparedStoreOptions& options);
   std::string OriginOf(const PreparedFile& file) const;
   // Gets a file from the folder or the server.
-  absl::Status FetchFromOrigin(const PreparedFile& file, const std::string& path);
+  absl::Status FetchFromOrigin(const PreparedFile& file, const std::string& path, const FetchWatch& watch = nullptr);
   // Gets a file into the cache from the place that the peers named.
   //   kAborted  the peer did not deliver the file; ask for another place
   absl::StatusOr<HeldFile> GetFrom(const ImagePeers::Source& source, const PreparedFile& file);
 
   const PreparedStoreOptions options_;
   std::unique_ptr<const FileCache> cache_;
-  std::unique_ptr<HttpFetch> http_;
+  std::unique_ptr<FileFetch> server_;  // null: a folder
   bool full_ = false;
   // Files that GetTogether() got, by name.
   std::map<std::string, HeldFile> together_;

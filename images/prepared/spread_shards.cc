@@ -23,7 +23,9 @@ constexpr int kPlacesMax = 4;
 
 absl::StatusOr<std::shared_ptr<SpreadShards>> SpreadShards::Begin(Parts parts) {
   SLACKLINE_CHECK(parts.store.peers != nullptr && !parts.store.cache_folder.empty());
-  parts.store.http.stop = parts.stop.get();
+  parts.store.fetch.watch = [stop = parts.stop.get()] {
+    return stop->load() ? absl::CancelledError("stopped") : absl::OkStatus();
+  };
   absl::StatusOr<PreparedStore> share = PreparedStore::Open(parts.store);
   if (!share.ok()) return share.status();
   absl::StatusOr<PreparedStore> need = PreparedStore::Open(parts.store);
@@ -120,7 +122,7 @@ absl::StatusOr<SpreadShards::Shard> SpreadShards::Get(size_t shard) {
   const PreparedFile& file = parts_.shards[shard].images;
   // Another worker of this node may keep it.
   if (const std::optional<HeldFile> held = need_store_.Find(file)) return Keep(shard, *held);
-  const absl::Time end = SteadyTime().Now() + parts_.store.http.give_up;
+  const absl::Time end = SteadyTime().Now() + parts_.store.fetch.give_up;
   for (int places = 0; places < kPlacesMax && SteadyTime().Now() < end;) {
     if (parts_.stop->load()) return absl::CancelledError(absl::StrCat("stopped before ", file.name, " came"));
     const absl::StatusOr<std::optional<ImagePeers::Source>> source = peers_.Find(shard);

@@ -54,6 +54,9 @@ class SpreadShards : public ShardSource {
 
   // Returns the pixels of a shard: a copy that this node keeps, or a file in memory.
   absl::StatusOr<std::shared_ptr<const MappedShard>> Open(size_t shard) override ABSL_LOCKS_EXCLUDED(getting_, mutex_);
+  // Does nothing: Open() waits.
+  absl::Status Fetch(const std::vector<bool>&, const FetchWatch&) override { return absl::OkStatus(); }
+  bool spread() const override { return true; }
   // Makes calls of Open() that wait for a file, and later ones, return kCancelled.
   void Stop() ABSL_LOCKS_EXCLUDED(mutex_);
   // Returns the shards that are in memory only.

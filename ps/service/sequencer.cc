@@ -249,7 +249,8 @@ void Sequencer::OnHeartbeat() {
   } else if (time_.Now() >= cut_at_) {
     rpc::CutConnectionsFrom({static_cast<uint16_t>(port_), local_.socket()});
   }
-  for (WorkerStream* stream : streams_) stream->Tick();
+  // A stream that ends leaves the set.
+  for (WorkerStream* stream : std::vector<WorkerStream*>(streams_.begin(), streams_.end())) stream->Tick();
   replicas_->Tick();
   metrics_.streams.Set(static_cast<double>(streams_.size()));
 }

@@ -125,6 +125,9 @@ void WorkerStream::Tick() {
   // A call cannot be finished before its write is over: a slow client has one tick for that. The status has more, but
   // may never leave if the client reads nothing.
   constexpr int kTicks = 1, kTicksToFinish = 16;
+  if (!end_.has_value()) {
+    if (absl::Status counts = caller_.CheckRevoked(); !counts.ok()) return End(counts);
+  }
   if (end_.has_value() && ++ticks_since_end_ > (finishing_ ? kTicksToFinish : kTicks)) context_.TryCancel();
 }
 

@@ -81,7 +81,8 @@ class WorkerStream : public Peer {
   absl::Status MayTrain() const override;
   // Determines who has called. Returns an error if the caller is not let in.
   absl::Status Identify(const security::Guard& guard);
-  // Runs every T. Cuts off a stream that has ended but cannot say so because its client does not read.
+  // Runs every T. Ends a stream whose certificate is revoked. Cuts off a stream that has ended but cannot say so
+  // because its client does not read.
   void Tick();
 
   // Time at which the call was accepted, and whether a valid frame has come since.

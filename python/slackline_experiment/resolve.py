@@ -32,8 +32,8 @@ class ResolvedCell:
 
 
 # Of a job: what counts from the file that it is in.
-PATHS = (("data", "path"), ("data", "cache", "folder"), ("model", "weights"), ("checkpoint", "folder"), ("security", "folder"),
-         ("security", "token_file"))
+PATHS = (("data", "path"), ("data", "ca_file"), ("data", "cache", "folder"), ("model", "weights"), ("checkpoint", "folder"),
+         ("security", "folder"), ("security", "token_file"))
 # In a setting: the number of the repeat.
 REPEAT = "%r"
 
@@ -52,7 +52,7 @@ def inline_overrides(experiment: Experiment) -> dict[str, Any]:
         for key in keys:
             value = value.get(key) if isinstance(value, Mapping) else None
         # Images may come from a server.
-        if isinstance(value, str) and value and not Path(value).is_absolute() and not value.startswith("http://"):
+        if isinstance(value, str) and value and not Path(value).is_absolute() and not value.startswith(("http://", "https://", "ftp://")):
             found[".".join(keys)] = str((experiment.file.parent / value).resolve())
     return found
 

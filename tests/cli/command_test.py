@@ -279,6 +279,35 @@ class Command(unittest.TestCase):
             self.assertIn(words, renewed.stdout)
         self.assertIn("valid for 365 days", run("credentials", self.folder / "other", "--job", "first").stdout)
 
+    def test_a_worker_has_credentials_of_its_own_until_they_are_revoked(self):
+        folder = self.folder / "made"
+        own = ("credentials", folder, "--job", "first", "--worker", "alice")
+        self.assertEqual(run("credentials", folder, "--job", "first").returncode, 0)
+        made = run(*own)
+        self.assertEqual((made.returncode, made.stderr), (0, ""))
+        self.assertIn(f"Give {folder}/workers/alice, and nothing else, to who runs this worker", made.stdout)
+        self.assertEqual(sorted(path.name for path in (folder / "workers/alice").iterdir()), ["ca.crt", "worker.crt", "worker.key"])
+        job = self.write("name: first\nsecurity: {mode: tls, folder: made/workers/alice}\n")
+        self.assertEqual((run("check", job).returncode, run("check", job).stderr), (0, ""))
+        again = run(*own)
+        self.assertEqual(again.returncode, 2)
+        self.assertIn("worker.crt: found a certificate; allowed is another name, or --renew", again.stderr)
+        self.assertEqual(run(*own, "--renew").returncode, 0)
+        unknown = run("credentials", folder, "--job", "first", "--revoke", "alcie")
+        self.assertEqual((unknown.returncode, unknown.stderr),
+                         (2, f"slackline credentials: found no worker alcie in {folder}/workers; allowed is one that is there, or any name with "
+                             "--force\n"))
+        self.assertFalse((folder / "revoked").exists())
+        for name, flags in (("alice", ()), ("carol", ("--force",)), ("alice", ())):
+            revoked = run("credentials", folder, "--job", "first", "--revoke", name, *flags)
+            self.assertEqual((revoked.returncode, revoked.stderr), (0, ""))
+        self.assertEqual((folder / "revoked").read_text(), "alice\ncarol\n")
+        self.assertIn("'alice', which", run(*own, "--renew").stderr)
+        (folder / "revoked").write_text("alice\nb c\n")
+        self.assertIn(f"{folder}/revoked: found a line that is no name", run("check", job, "--set", f"security.folder={folder}").stderr)
+        for wrong in (("--worker", "bob", "--force"), ("--worker", "bob", "--revoke", "alice"), ("--revoke", "alice", "--renew")):
+            self.assertEqual(run("credentials", folder, "--job", "first", *wrong).returncode, 2)
+
     def test_a_token_is_made_once_and_checked(self):
         token = self.folder / "token"
         made = run("credentials", "--token", token)

@@ -8,15 +8,16 @@ namespace slackline::http_address_test {
 namespace {
 
 std::string Http(const std::string& rest) { return kHttpPrefix + rest; }
-std::string Refusal(const std::string& rest) { return std::string(CheckHttpAddress(Http(rest)).message()); }
+std::string Refusal(const std::string& rest) { return std::string(CheckServerAddress(Http(rest)).message()); }
 
-constexpr char kAllowed[] = "; allowed is an address such as http://files.example.org:8000/FOLDER";
+constexpr char kAllowed[] =
+    "; allowed is an address such as https://files.example.org/FOLDER, or one with http:// or ftp://";
 
 TEST(HttpAddress, FoldersOfServersAreUnderstood) {
   for (const std::string rest : {"files.example.org", "files.example.org/", "files.example.org:8000/a/b-c_d~e.f",
                                  "10.0.0.1:1/x", "[::1]/x", "[2001:db8::1]:65535/x", "[fe80::1%25eth0]:80/x",
                                  "node_1/a%20b/%C3%A4", "host./x", "h\xc3\xb6st/\xc3\xa4", "host/a@b:c;d=e&f"}) {
-    EXPECT_EQ(CheckHttpAddress(Http(rest)), absl::OkStatus()) << rest;
+    EXPECT_EQ(CheckServerAddress(Http(rest)), absl::OkStatus()) << rest;
   }
 }
 
@@ -24,7 +25,7 @@ TEST(HttpAddress, ThereIsAHostAndMaybeAPort) {
   for (const std::string rest : {"", "/folder", ":80/folder", "?x", "#x"}) {
     EXPECT_EQ(Refusal(rest), "found '" + Http(rest) + "' without a host" + kAllowed);
   }
-  const std::string ports = "; allowed is 1 to 65535, or none, which is 80";
+  const std::string ports = "; allowed is 1 to 65535, or none, which is the usual one";
   for (const std::string port : {"", "0", "65536", "99999999999", "80a", "-1", "+80", "80:80"}) {
     const std::string rest = "host:" + port + "/x";
     EXPECT_EQ(Refusal(rest), "found the port '" + port + "' in '" + Http(rest) + "'" + ports);
@@ -56,6 +57,21 @@ TEST(HttpAddress, APasswordIsNotShown) {
     EXPECT_EQ(Refusal(user + "@host:80/x"), "found a user before '@' in '" + Http("...@host:80/x'") + kAllowed +
                                                 ": nobody logs in there, and job files are kept with runs");
   }
+}
+
+TEST(HttpAddress, FileServersHaveOneOfThreeProtocols) {
+  for (const std::string server : {"http://localhost", "https://localhost:8443/x", "ftp://h/x"}) {
+    EXPECT_TRUE(IsFileServer(server)) << server;
+    EXPECT_EQ(CheckServerAddress(server), absl::OkStatus()) << server;
+  }
+  for (const std::string other : {"ftps://h", "s3://h", "HTTPS://h", "/data", "https:/h", ""}) {
+    EXPECT_FALSE(IsFileServer(other)) << other;
+  }
+  EXPECT_TRUE(IsHttps("https://localhost"));
+  EXPECT_FALSE(IsHttps("http://localhost"));
+  EXPECT_EQ(CheckServerAddress("ftp://me:secret@h/x").message(),
+            std::string("found a user before '@' in 'ftp://...@h/x'") + kAllowed +
+                ": nobody logs in there, and job files are kept with runs");
 }
 
 TEST(HttpAddress, AddressesAreToldFromFolders) {

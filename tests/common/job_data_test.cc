@@ -58,10 +58,35 @@ TEST(JobData, AServerNeedsACache) {
       RefusalOfData("data: {format: prepared, path: \"http://example.org/p\", http_timeout_s: 3, cache: {folder: /c}}"),
       "");
   EXPECT_THAT(RefusalOfData("data: {format: prepared, http_timeout_s: 3}"),
-              ::testing::HasSubstr("only with a data.path that begins with http://"));
+              ::testing::HasSubstr("only with a data.path that begins with https://, http:// or ftp://"));
   EXPECT_THAT(RefusalOfData("data: {cache: {folder: /c}}"), ::testing::HasSubstr("only with data.format: prepared"));
   EXPECT_THAT(RefusalOfData("data: {format: prepared, cache: {gigabytes_max: 3}}"),
               ::testing::HasSubstr("only with data.cache.folder"));
+}
+
+TEST(JobData, AuthoritiesAreForHttpsAlone) {
+  const std::string rest = ", ca_file: /ca.pem, cache: {folder: /c}}";
+  EXPECT_EQ(RefusalOfData("data: {format: prepared, path: \"https://example.org/p\"" + rest), "");
+  EXPECT_EQ(RefusalOfData("data: {format: prepared, path: \"ftp://example.org/p\", cache: {folder: /c}}"), "");
+  EXPECT_THAT(RefusalOfData("data: {format: prepared, path: \"http://example.org/p\"" + rest),
+              ::testing::HasSubstr("data.ca_file: found a value together with another protocol; allowed is only with a "
+                                   "data.path that begins with https://"));
+  EXPECT_THAT(RefusalOfData("data: {format: prepared, path: /p" + rest),
+              ::testing::HasSubstr("data.ca_file: found a value together with a folder"));
+  EXPECT_THAT(RefusalOfData("data: {format: prepared, path: \"sftp://example.org/p\", cache: {folder: /c}}"),
+              ::testing::HasSubstr("there is no other protocol"));
+}
+
+TEST(JobData, FilesComeOneByOneIfThereAreFiles) {
+  EXPECT_EQ(RefusalOfData("data: {format: prepared, sampling: by_file}"), "");
+  EXPECT_EQ(
+      RefusalOfData("data: {sampling: by_file}"),
+      "j.yaml:1: data.sampling: found by_file with data.format: idx; allowed is uniform, balanced, or data.format: "
+      "prepared");
+  EXPECT_EQ(
+      RefusalOfData("data: {format: prepared, sampling: by_file, cache: {folder: /c, peers: true}}"),
+      "j.yaml:1: data.cache.peers: found true with data.sampling: by_file; allowed is false: nodes that serve each "
+      "other get all files before they train");
 }
 
 TEST(JobData, NodesThatServeEachOtherNeedACacheAndSayThatNothingIsEncrypted) {
@@ -111,7 +136,9 @@ TEST(JobData, AModulesOwnLossKnowsNoMixedLabels) {
 
 TEST(JobData, WhereANodeKeepsCopiesIsItsOwn) {
   const auto job = ParseJob("data: {format: prepared, path: /p}", "j.yaml");
-  const auto other = ParseJob("data: {format: prepared, path: /p, cache: {folder: /c, gigabytes_max: 1}}", "j.yaml");
+  const auto other = ParseJob(
+      "data: {format: prepared, path: \"https://example.org/p\", ca_file: /f, cache: {folder: /c, gigabytes_max: 1}}",
+      "j.yaml");
   ASSERT_TRUE(job.ok() && other.ok());
   EXPECT_EQ(Fingerprint(*job), Fingerprint(*other));
 }
@@ -165,12 +192,12 @@ TEST(JobData, WhatObjectsDoNotGoWithIsRefused) {
   EXPECT_EQ(RefusalOfData(test + ", coco: {test_images: a, test_annotations: b.json}}"), "");
 }
 
-TEST(JobData, OnlyFoldersAndHttpAreReadFrom) {
-  for (const std::string path : {"https://files.example.org/d", "s3://bucket/d", "HTTP://files.example.org/d"}) {
-    EXPECT_EQ(
-        RefusalOfData("data: {format: prepared, cache: {folder: /c}, path: '" + path + "'}"),
-        "j.yaml:1: data.path: found '" + path +
-            "'; allowed is a folder, or http://files.example.org:8000/FOLDER: there is no TLS, and no other protocol");
+TEST(JobData, OnlyFoldersAndFileServersAreReadFrom) {
+  for (const std::string path : {"ftps://files.example.org/d", "s3://bucket/d", "HTTP://files.example.org/d"}) {
+    EXPECT_EQ(RefusalOfData("data: {format: prepared, cache: {folder: /c}, path: '" + path + "'}"),
+              "j.yaml:1: data.path: found '" + path +
+                  "'; allowed is a folder, or https://files.example.org/FOLDER, http:// or ftp://: there is no other "
+                  "protocol");
   }
   EXPECT_EQ(RefusalOfData("data: {format: prepared, cache: {folder: /c}, path: 'http://files.example.org/d'}"), "");
   EXPECT_EQ(RefusalOfData("data: {format: prepared, path: '/data/a://b'}"), "");
@@ -182,10 +209,10 @@ TEST(JobData, AnAddressMustBeOneThatCanBeAskedFor) {
   };
   EXPECT_EQ(refusal("http://"),
             "j.yaml:1: data.path: found 'http://' without a host; allowed is an address such as "
-            "http://files.example.org:8000/FOLDER");
+            "https://files.example.org/FOLDER, or one with http:// or ftp://");
   EXPECT_EQ(refusal("http://example.org:70000/x"),
             "j.yaml:1: data.path: found the port '70000' in 'http://example.org:70000/x'; allowed is 1 to 65535, or "
-            "none, which is 80");
+            "none, which is the usual one");
   const std::string with_password = absl::StrCat("http://", "me:secret@example.org/x");
   EXPECT_THAT(refusal(with_password), ::testing::HasSubstr("a user before '@'"));
   for (const std::string& message : {refusal(with_password), RefusalOfData("data: {path: '" + with_password + "'}")}) {

@@ -5,6 +5,7 @@
 Exits with 77 (skipped) where the programs or the data are not there.
 """
 import argparse
+import json
 import os
 import pathlib
 import subprocess
@@ -96,6 +97,39 @@ class Secured(unittest.TestCase):
         self.refuses(["found a certificate for spiffe://slackline/first/worker",
                       "allowed is one for spiffe://slackline/first/operator"], "status", run.folder, code=2)
         self.goes_on(run)
+
+    def test_a_revoked_worker_is_refused_and_the_others_go_on(self):
+        folder = self.root / "credentials"
+        self.make(folder, "--job", "first")
+        job = self.job("job.yaml", "security: {mode: tls, folder: credentials}\ncluster: {workers: 1, servers: 1}\n")
+        run, address = self.train(job)
+        workers = {}
+        for name in ("alice", "bob"):
+            self.make(folder, "--job", "first", "--worker", name)
+            log = open(self.root / f"{name}.log", "wb")
+            self.addCleanup(log.close)
+            workers[name] = subprocess.Popen(
+                [self.programs.path("slackline-worker"), job, "--scheduler", address, "--name", name, "--set",
+                 f"security.folder={folder}/workers/{name}", "--set", "training.epochs=100000"], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+            self.addCleanup(workers[name].wait)
+            self.addCleanup(workers[name].kill)
+            self.programs.wait_for(lambda name=name: f"{name}\n{run.diagnosis()}", lambda name=name: f"{name} joined" in run.events() or
+                                   name in json.dumps(self.status(run)), 60, run.process)
+        self.make(folder, "--job", "first", "--revoke", "alice")
+        said = self.root / "alice.log"
+        self.programs.wait_for(lambda: f"the end of alice\n{said.read_text()}", lambda: workers["alice"].poll() is not None, 60, run.process)
+        self.assertEqual(workers["alice"].returncode, 1, said.read_text())
+        self.assertIn("found the certificate of worker alice of job first, which is revoked", said.read_text())
+        self.assertIn("revokes the certificates of alice", (run.folder / "logs/scheduler.log").read_text())
+        again = self.slackline(job, "--scheduler", address, "--name", "alice", "--set", f"security.folder={folder}/workers/alice", "--set",
+                               "training.epochs=100000", program="slackline-worker")
+        self.assertEqual(again.returncode, 1, again.stderr)
+        self.assertIn("which is revoked; allowed is another certificate", again.stderr)
+        self.goes_on(run)
+        self.assertIsNone(workers["bob"].poll())
+
+    def status(self, run):
+        return json.loads(self.slackline("status", run.folder, "--json").stdout)
 
     def test_processes_without_their_credentials_are_wrong_use(self):
         self.make(self.root / "credentials", "--job", "first")

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <numeric>
 
 #include <algorithm>
 #include <map>
@@ -240,6 +241,24 @@ TEST(EpochOrder, EveryOrderIsAboutAsLikely) {
   ASSERT_EQ(seen.size(), 6u);
   // 1000 expected, with a standard deviation of 29.
   for (const auto& [order, times] : seen) EXPECT_NEAR(times, 1000, 150);
+}
+
+TEST(OrderByFile, VisitsFileAfterFileInAnotherOrderEachTime) {
+  const std::vector<uint64_t> starts = {0, 4, 5, 9};
+  const std::vector<uint32_t> order = OrderByFile(starts, 12, 1, 0);
+  std::vector<uint32_t> sorted = order;
+  std::sort(sorted.begin(), sorted.end());
+  std::vector<uint32_t> all(12);
+  std::iota(all.begin(), all.end(), 0);
+  EXPECT_EQ(sorted, all);
+  int changes = 0;
+  const auto file_of = [&](uint32_t image) { return std::upper_bound(starts.begin(), starts.end(), image); };
+  for (size_t i = 1; i < order.size(); ++i) changes += file_of(order[i]) != file_of(order[i - 1]) ? 1 : 0;
+  EXPECT_EQ(changes, 3);
+  EXPECT_EQ(OrderByFile(starts, 12, 1, 0), order);
+  std::set<std::vector<uint32_t>> orders;
+  for (uint32_t epoch = 0; epoch < 20; ++epoch) orders.insert(OrderByFile(starts, 12, 1, epoch));
+  EXPECT_GE(orders.size(), 19u);
 }
 
 TEST(ClassNames, FashionMnistIsKnownByItsFolder) {

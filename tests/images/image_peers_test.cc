@@ -78,7 +78,7 @@ class ImagePeersTest : public ::testing::Test {
     node.store = std::make_unique<PreparedStore>(*PreparedStore::Open({.path = folder_ / "origin",
                                                                        .cache_folder = folder_ / name,
                                                                        .cache_bytes_max = uint64_t{1} << 30,
-                                                                       .http = {},
+                                                                       .fetch = {},
                                                                        .peers = node.peers.get()}));
     return node;
   }
@@ -186,7 +186,7 @@ TEST(PeerFiles, OnlyThoseWhoKnowTheSecretGetOnlyWhatIsOffered) {
   const PreparedFile file = {.name = "x", .bytes = text.size(), .checksum = ChecksumOf(text)};
   const auto serves = *PeerFiles::Start({});
   serves->Offer(file, folder / "x");
-  HttpFetch http({.silence_max = absl::Seconds(20), .give_up = absl::Seconds(20)});
+  FileFetch http({.silence_max = absl::Seconds(20), .give_up = absl::Seconds(20)});
   const std::string address = absl::StrCat("http://", serves->address()), name = PeerFileName(file);
   const std::string host = absl::StrCat("http://", WithoutSecret(serves->address()));
   EXPECT_EQ(*http.Get(absl::StrCat(address, "/", name), 1 << 20), text);
@@ -208,20 +208,20 @@ TEST(PeerFiles, WhatBrokeOffGoesOnFromThere) {
   const PreparedFile file = {.name = "x", .bytes = text.size(), .checksum = ChecksumOf(text)};
   const auto serves = *PeerFiles::Start({});
   serves->Offer(file, folder / "x");
-  HttpFetch http({.silence_max = absl::Seconds(20), .give_up = absl::Seconds(20)});
+  FileFetch http({.silence_max = absl::Seconds(20), .give_up = absl::Seconds(20)});
   const std::string address = absl::StrCat("http://", serves->address(), "/", PeerFileName(file));
   EXPECT_TRUE(http.Download(address, folder / "part", file.bytes).ok());
   EXPECT_EQ(CopyText(folder / "part"), text);
   EXPECT_EQ(serves->bytes_sent(), 50'000u);
 }
 
-TEST(HttpFetchTotal, ASlowTransferIsGivenUpThoughSomethingComes) {
+TEST(FileFetchTotal, ASlowTransferIsGivenUpThoughSomethingComes) {
   const TemporaryFolder folder;
   BrokenFileServer server;
   server.Hang();
-  HttpFetch http({.silence_max = absl::Seconds(60), .give_up = absl::Seconds(60)});
+  FileFetch http({.silence_max = absl::Seconds(60), .give_up = absl::Seconds(60)});
   const absl::Status status =
-      http.Download(server.Address("/x"), folder / "x", 10, /*total_max=*/absl::Milliseconds(200));
+      http.Download(server.Address("/x"), folder / "x", 10, {.total_max = absl::Milliseconds(200)});
   EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
   EXPECT_THAT(std::string(status.message()), HasSubstr("it took too long"));
 }

@@ -227,7 +227,7 @@ TEST(PreparedStore, AFolderIsReadOnceAndWhatDoesNotFitFromItself) {
   WriteFile(folder / "origin/a", Bytes(a.text.begin(), a.text.end()));
   WriteFile(folder / "origin/b", Bytes(b.text.begin(), b.text.end()));
   const PreparedStoreOptions options{
-      .path = folder / "origin", .cache_folder = folder / "cache", .cache_bytes_max = 250, .http = {}};
+      .path = folder / "origin", .cache_folder = folder / "cache", .cache_bytes_max = 250, .fetch = {}};
   auto store = PreparedStore::Open(options);
   ASSERT_TRUE(store.ok());
   const auto cached = store->Get(a.file);
@@ -244,7 +244,7 @@ TEST(PreparedStore, AFailedCopyLeavesNoPart) {
   const TemporaryFolder folder;
   fs::create_directory(folder / "origin");
   auto store = PreparedStore::Open(
-      {.path = folder / "origin", .cache_folder = folder / "cache", .cache_bytes_max = 1000, .http = {}});
+      {.path = folder / "origin", .cache_folder = folder / "cache", .cache_bytes_max = 1000, .fetch = {}});
   ASSERT_TRUE(store.ok());
   const Letters a('a', 100);
   EXPECT_EQ(store->Get(a.file).status().code(), absl::StatusCode::kNotFound);
@@ -263,7 +263,7 @@ TEST(PreparedStore, AServerIsReadOnceAndItsMistakesAreNamed) {
   PreparedStoreOptions options{.path = server.Address("/d"),
                                .cache_folder = folder / "cache",
                                .cache_bytes_max = 1'000'000,
-                               .http = {.silence_max = absl::Seconds(5), .give_up = absl::Seconds(20)}};
+                               .fetch = {.silence_max = absl::Seconds(5), .give_up = absl::Seconds(20)}};
   auto store = PreparedStore::Open(options);
   ASSERT_TRUE(store.ok());
   for (int i = 0; i < 3; ++i) EXPECT_EQ(TextOf(store->Get(a.file)->path), a.text);
@@ -289,7 +289,7 @@ TEST(PreparedStore, NamesOfFilesAreEscapedInAddresses) {
   auto store = PreparedStore::Open({.path = server.Address("/d"),
                                     .cache_folder = folder / "cache",
                                     .cache_bytes_max = 1000,
-                                    .http = {.silence_max = absl::Seconds(5), .give_up = absl::Seconds(20)}});
+                                    .fetch = {.silence_max = absl::Seconds(5), .give_up = absl::Seconds(20)}});
   ASSERT_TRUE(store.ok());
   const auto held = store->Get(a.file);
   ASSERT_TRUE(held.ok()) << held.status();

@@ -103,6 +103,37 @@ TEST_F(PreparedTest, ShardsBeyondImagesMaxAreNotTouched) {
   EXPECT_EQ(index_.splits[0].ShardsOf(4).size(), 2u);
 }
 
+TEST_F(PreparedTest, OnDemandOnlyTheFilesOfATaskAreOpened) {
+  std::vector<std::string> located;
+  const Locate locate = [&](const PreparedFile& file, const FetchWatch& watch) -> absl::StatusOr<HeldFile> {
+    located.push_back(file.name);
+    if (watch != nullptr && !watch().ok()) return watch();
+    return HeldFile{.path = folder_ / file.name};
+  };
+  const auto data = Dataset::OpenPrepared("set", locate, index_, "train", {.on_demand = true});
+  ASSERT_TRUE(data.ok()) << data.status();
+  EXPECT_THAT(located, ElementsAre("train-00000.labels.npy", "train-00001.labels.npy"));
+  EXPECT_THAT(data->LabelCounts(3), ElementsAre(2, 2, 1));
+  EXPECT_THAT(data->file_starts(), ElementsAre(0, 3));
+  Batch batch;
+  EXPECT_EQ(data->Load({4}, 0, 1, batch).message(), "found an image of train-00001.images.npy, which is not here");
+  located.clear();
+  ASSERT_TRUE(data->Fetch({4, 3, 4}, nullptr).ok());
+  EXPECT_THAT(located, ElementsAre("train-00001.images.npy"));
+  ASSERT_TRUE(data->Load({4, 3}, 0, 1, batch).ok());
+  EXPECT_THAT(batch.labels, ElementsAre(2, 1));
+  EXPECT_EQ(data->Load({0}, 0, 1, batch).code(), absl::StatusCode::kFailedPrecondition);
+  located.clear();
+  ASSERT_TRUE(data->Fetch({3}, nullptr).ok());
+  EXPECT_TRUE(located.empty()) << "it is here";
+  // Another task lets go of it, and who waits can end the wait.
+  EXPECT_EQ(data->Fetch({0}, [] { return absl::CancelledError("told to stop"); }).message(), "told to stop");
+  EXPECT_EQ(data->Load({4}, 0, 1, batch).code(), absl::StatusCode::kFailedPrecondition);
+  ASSERT_TRUE(data->Fetch({0, 4}, nullptr).ok());
+  ASSERT_TRUE(data->Load({0, 1, 2, 3, 4}, 0, 1, batch).ok());
+  EXPECT_THAT(batch.labels, ElementsAre(0, 1, 0, 1, 2));
+}
+
 TEST_F(PreparedTest, ASplitWithoutImagesIsRefused) {
   for (const std::string split : {"test", "validation"}) {
     EXPECT_THAT(std::string(Open({}, split).status().message()), HasSubstr("no images in its split " + split));

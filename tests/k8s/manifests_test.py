@@ -460,7 +460,8 @@ class ManifestsTest(unittest.TestCase):
                          ["job", "credentials", "runs", "data", "tmp", "disk"])
 
     def test_pods_reach_what_the_job_and_the_user_name(self):
-        for path, port in (("http://files.example.org:8000/a", 8000), ("http://files.example.org/a", 80)):
+        for path, port in (("http://files.example.org:8000/a", 8000), ("http://files.example.org/a", 80),
+                           ("https://files.example.org/a", 443), ("https://files.example.org:8443/a", 8443), ("ftp://files.example.org/a", 21)):
             policy = kind(helm({"job": {"data": {"format": "prepared", "path": path, "cache": {"folder": "/cache"}}},
                                 "networkPolicy": {"egress": [{"ports": [{"port": 443}]}], "ingress": [{"ports": [{"port": 9090}]}]}}),
                           "NetworkPolicy")

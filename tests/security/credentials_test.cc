@@ -6,12 +6,15 @@
 #include <iterator>
 #include <map>
 #include <string>
+#include <thread>
 
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "common/security/check_credentials.h"
 #include "common/security/files.h"
 #include "common/security/make_credentials.h"
+#include "common/security/revoked.h"
+#include "common/time/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/security/folder.h"
@@ -32,6 +35,7 @@ mode_t ModeOf(const std::string& path) {
 std::map<std::string, std::string> TextsIn(const std::string& folder) {
   std::map<std::string, std::string> texts;
   for (const auto& file : std::filesystem::directory_iterator(folder)) {
+    if (!file.is_regular_file()) continue;
     std::ifstream in(file.path());
     texts[file.path().filename()] = {std::istreambuf_iterator<char>(in), {}};
   }
@@ -159,6 +163,68 @@ TEST_F(CredentialsTest, NamesThatNoJobHasAreRefused) {
                   {"found the job name", "letters, digits"});
   }
   EXPECT_FALSE(std::filesystem::exists(temporary_.path() + "/named"));
+}
+
+TEST_F(CredentialsTest, OfOneWorkerAreAFolderThatCanBeGivenAway) {
+  const absl::StatusOr<std::string> made = MakeWorkerCredentials(MakeFor(folder_), "alice");
+  ASSERT_TRUE(made.ok()) << made.status();
+  EXPECT_EQ(*made, folder_ + "/workers/alice");
+  const auto texts = TextsIn(*made);
+  EXPECT_EQ(texts.size(), 3u);
+  EXPECT_EQ(texts.at("ca.crt"), TextsIn(folder_).at("ca.crt"));
+  EXPECT_EQ(ModeOf(*made + "/worker.key"), 0600);
+  EXPECT_TRUE(CheckPair(*made, {"first", Role::kWorker}, absl::Now()).ok());
+  ExpectRefused(CheckPair(*made, {"second", Role::kWorker}, absl::Now()), absl::StatusCode::kInvalidArgument,
+                {"found a certificate for spiffe://slackline/first/worker/alice", "allowed is"});
+  ExpectRefused(MakeWorkerCredentials(MakeFor(folder_), "alice").status(), absl::StatusCode::kAlreadyExists,
+                {"worker.crt: found a certificate", "--renew"});
+  MakeOptions renew = MakeFor(folder_);
+  renew.renew = true;
+  ASSERT_TRUE(MakeWorkerCredentials(renew, "alice").ok());
+  EXPECT_NE(TextsIn(*made).at("worker.key"), texts.at("worker.key"));
+  for (const char* name : {"", "a/b", "a,URI:b", ".."}) {
+    ExpectRefused(MakeWorkerCredentials(MakeFor(folder_), name).status(), absl::StatusCode::kInvalidArgument,
+                  {"found the worker name", "letters, digits"});
+  }
+  renew.job = "second";
+  ExpectRefused(MakeWorkerCredentials(renew, "bob").status(), absl::StatusCode::kInvalidArgument,
+                {"allowed is 'first'"});
+  EXPECT_FALSE(std::filesystem::exists(folder_ + "/workers/bob"));
+}
+
+TEST_F(CredentialsTest, ThatAreRevokedStaySoAndCountWithoutARestart) {
+  const MakeOptions options = MakeFor(folder_);
+  const absl::StatusOr<std::shared_ptr<RevokedNames>> names = RevokedNames::Open(folder_);
+  ASSERT_TRUE(names.ok()) << names.status();
+  EXPECT_FALSE((*names)->Has("alice"));
+  ASSERT_TRUE(MakeWorkerCredentials(options, "alice").ok());
+  ExpectRefused(RevokeWorker(options, "alcie"), absl::StatusCode::kNotFound, {"found no worker alcie", "--force"});
+  EXPECT_FALSE(std::filesystem::exists(RevokedPath(folder_)));
+  ASSERT_TRUE(RevokeWorker(options, "alice").ok());
+  ASSERT_TRUE(RevokeWorker(options, "alice").ok()) << "again changes nothing";
+  EXPECT_EQ(TextsIn(folder_).at("revoked"), "alice\n");
+  ExpectRefused(MakeWorkerCredentials(options, "alice").status(), absl::StatusCode::kInvalidArgument,
+                {"'alice'", "revokes", "another name"});
+  const SteadyTime time;
+  const auto comes = [&](bool revoked, const char* name) {
+    const absl::Time end = time.Now() + absl::Seconds(60);
+    while ((*names)->Has(name) != revoked && time.Now() < end) std::this_thread::yield();
+    return (*names)->Has(name) == revoked;
+  };
+  EXPECT_TRUE(comes(true, "alice"));
+  EXPECT_FALSE((*names)->Has("bob"));
+  // A broken list, or none, gives nobody back what was taken; a whole one counts again.
+  Write(RevokedPath(folder_), "a b\n");
+  ExpectRefused(ReadRevoked(RevokedPath(folder_)).status(), absl::StatusCode::kInvalidArgument,
+                {"revoked: found a line that is no name"});
+  ExpectRefused(RevokedNames::Open(folder_).status(), absl::StatusCode::kInvalidArgument, {"no name"});
+  EXPECT_TRUE((*names)->Has("alice"));
+  Write(RevokedPath(folder_), "bob\n", 0666);
+  ExpectRefused(ReadRevoked(RevokedPath(folder_)).status(), absl::StatusCode::kPermissionDenied, {"found mode 0666"});
+  Write(RevokedPath(folder_), "alice\nbob\n");
+  EXPECT_TRUE(comes(true, "bob"));
+  std::filesystem::remove(RevokedPath(folder_));
+  EXPECT_TRUE(comes(true, "alice"));
 }
 
 TEST_F(CredentialsTest, KeysThatOthersReadAreRefused) {

@@ -1,5 +1,6 @@
 // Real servers and clients with certificates and tokens: a worker with the right ones trains; any other is refused and
 // changes nothing.
+#include <map>
 #include <tuple>
 
 #include <grpcpp/security/tls_certificate_provider.h>
@@ -195,6 +196,30 @@ TEST_F(RefusalTest, CertificatesOfAnotherJobOfTheSameAuthority) {
   ASSERT_TRUE(MakeCredentials(make).ok());
   ExpectRefused(Stranger(folder.path(), PathsOf(folder.path(), Role::kWorker)), grpc::StatusCode::PERMISSION_DENIED,
                 {"found a certificate of job second", "allowed is job first"});
+}
+
+TEST_F(RefusalTest, RevokedCertificates) {
+  Begin(job::Security::TLS);
+  const MakeOptions options = MakeFor(credentials_->folder());
+  std::map<std::string, std::shared_ptr<grpc::Channel>> channels;
+  for (const std::string name : {"alice", "bob"}) {
+    const absl::StatusOr<std::string> folder = MakeWorkerCredentials(options, name);
+    ASSERT_TRUE(folder.ok()) << folder.status();
+    channels[name] =
+        rpc::DataChannel(cluster_->map().servers[0].address, Stranger(*folder, PathsOf(*folder, Role::kWorker)));
+  }
+  // Streams that are open end, too.
+  RawStream alice(channels["alice"], 2), bob(channels["bob"], 0);
+  ASSERT_TRUE(alice.first().has_welcome() && bob.first().has_welcome());
+  ASSERT_TRUE(RevokeWorker(options, "alice").ok());
+  EXPECT_FALSE(alice.ReadAnswer().has_welcome());
+  const grpc::Status end = alice.Finish();
+  EXPECT_EQ(end.error_code(), grpc::StatusCode::PERMISSION_DENIED) << end.error_message();
+  EXPECT_THAT(end.error_message(), HasSubstr("found the certificate of worker alice of job first, which is revoked"));
+  const std::string folder = credentials_->folder() + "/workers/alice";
+  ExpectRefused(Stranger(folder, PathsOf(folder, Role::kWorker)), grpc::StatusCode::PERMISSION_DENIED,
+                {"worker alice", "revoked"});
+  EXPECT_TRUE(EndOf(channels["bob"], 0).ok());
 }
 
 TEST(Reload, CertificatesThatAreReplacedAreUsedForNewConnections) {

@@ -61,9 +61,15 @@ TEST(Identity, IsReadBackAndNothingElseIs) {
     EXPECT_EQ(found->job, "a-job_1.x");
     EXPECT_EQ(found->role, role);
   }
-  for (const char* uri : {"", "spiffe://slackline/first", "spiffe://slackline/first/", "spiffe://slackline//worker",
-                          "spiffe://other/first/worker", "spiffe://slackline/first/worker/x",
-                          "urn:slackline/first/worker", "spiffe://slackline/first/Worker"}) {
+  const auto own = Identity::FromUri(Identity{"first", Role::kWorker, "alice-2.x_y"}.ToUri());
+  ASSERT_TRUE(own);
+  EXPECT_EQ(own->role, Role::kWorker);
+  EXPECT_EQ(own->name, "alice-2.x_y");
+  for (const char* uri :
+       {"", "spiffe://slackline/first", "spiffe://slackline/first/", "spiffe://slackline//worker",
+        "spiffe://other/first/worker", "spiffe://slackline/first/worker/", "spiffe://slackline/first/worker/a b",
+        "spiffe://slackline/first/server/x", "spiffe://slackline/first/worker/x/y", "spiffe://slackline/first/workerx",
+        "urn:slackline/first/worker", "spiffe://slackline/first/Worker"}) {
     EXPECT_FALSE(Identity::FromUri(uri)) << uri;
   }
 }

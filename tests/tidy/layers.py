@@ -66,7 +66,7 @@ ALLOWED = {
     "turbojpeg": ["images/pictures/jpeg\\.cc"],
     "png": ["scheduler/record/confusion_image\\.cc", "images/pictures/png\\.cc", "tests/scheduler/confusion_image_test\\.cc"],
     "stb": ["images/pictures/resize\\.cc"],
-    "curl": ["images/prepared/http_fetch\\.cc", "common/http/http_post\\.cc"],
+    "curl": ["images/prepared/file_fetch\\.cc", "common/http/http_post\\.cc"],
     "csv": ["images/pictures/label_file\\.cc"],
     "rocksdb": ["common/storage/.*", "tests/common/failing_disk\\.h"],
     "openssl": ["common/security/.*"],

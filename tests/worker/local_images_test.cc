@@ -85,6 +85,27 @@ TEST(LocalImages, EveryImageIsDrawnAsOftenAsAnyOther) {
   EXPECT_LT(*std::max_element(drawn.begin(), drawn.end()), 400 + 5 * 18);
 }
 
+TEST(LocalImages, SubsetsByFileHaveAsFewFilesAsHoldThem) {
+  const std::vector<uint64_t> starts = {0, 10, 20, 30, 40, 50, 60, 70, 80, 90};
+  std::vector<int> drawn(100);
+  for (uint64_t range = 1; range <= 2000; ++range) {
+    LocalRange one = kRange;
+    one.range = RangeId(range);
+    one.file_starts = starts;
+    const std::vector<uint32_t> images = LocalImages({.epochs = 1, .subset_samples = 25}, one, Numbers(0, 25));
+    EXPECT_EQ(std::set(images.begin(), images.end()).size(), 25u);
+    std::set<uint32_t> files;
+    for (const uint32_t image : images) {
+      ++drawn[image];
+      files.insert(image / 10);
+    }
+    EXPECT_EQ(files.size(), 3u);
+  }
+  // 500 expected each, with a deviation of 19.
+  EXPECT_GT(*std::min_element(drawn.begin(), drawn.end()), 500 - 5 * 19);
+  EXPECT_LT(*std::max_element(drawn.begin(), drawn.end()), 500 + 5 * 19);
+}
+
 TEST(LocalImages, SubsetOfMoreThanThereIsIsAllOfIt) {
   LocalRange small = kRange;
   small.train_images = 6;

@@ -169,8 +169,8 @@ TEST(DataConfig, WhatIsSaidOfImagesIsTaken) {
   EXPECT_EQ(store.path, "http://localhost/p");
   EXPECT_EQ(store.cache_folder, "/c");
   EXPECT_EQ(store.cache_bytes_max, 500'000'000u);
-  EXPECT_EQ(store.http.silence_max, absl::Seconds(3));
-  EXPECT_EQ(store.http.give_up, absl::Seconds(5));
+  EXPECT_EQ(store.fetch.silence_max, absl::Seconds(3));
+  EXPECT_EQ(store.fetch.give_up, absl::Seconds(5));
   EXPECT_EQ(config.augment.rand_augment, 2u);
   EXPECT_EQ(config.augment.rand_augment_magnitude, 7);
   EXPECT_EQ(config.augment.mixup_alpha, 0.2);

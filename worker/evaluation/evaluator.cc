@@ -173,7 +173,9 @@ absl::Status Evaluator::Load(const images::Dataset& images, absl::Span<const uin
 }
 
 absl::Status Evaluator::ForEachBatch(const images::Dataset& images, const std::vector<uint32_t>& indices,
+                                     const std::function<absl::Status()>& between,
                                      const std::function<absl::Status(const images::Batch&)>& use) {
+  if (absl::Status here = images.Fetch(indices, between); !here.ok()) return here;
   std::unique_ptr<images::Prefetcher> ahead;
   if (options_.data_threads > 1 && images.decoded()) {
     ahead = std::make_unique<images::Prefetcher>(images, options_.normalisation, options_.data_threads,
@@ -205,7 +207,8 @@ absl::StatusOr<EvaluationResult> Evaluator::Evaluate(Model& model, const Evaluat
       const absl::Status kept = model.Remember({.images = batch.images, .labels = batch.labels});
       return kept.ok() ? between() : kept;
     };
-    status = ForEachBatch(*options_.neighbours, Drawn(options_.neighbours->size(), options_.neighbours_max), remember);
+    status = ForEachBatch(*options_.neighbours, Drawn(options_.neighbours->size(), options_.neighbours_max), between,
+                          remember);
   }
   const auto measure = [&](const images::Batch& batch) {
     predictions.resize(batch.size());
@@ -216,7 +219,7 @@ absl::StatusOr<EvaluationResult> Evaluator::Evaluate(Model& model, const Evaluat
     top5 += part->correct_top5;
     return between();
   };
-  if (status.ok()) status = ForEachBatch(images, All(images.size()), measure);
+  if (status.ok()) status = ForEachBatch(images, All(images.size()), between, measure);
   model.Forget();
   if (!status.ok()) return status;
   EvaluationResult result;
@@ -271,7 +274,7 @@ absl::StatusOr<EvaluationResult> Evaluator::EvaluateScenes(Model& model, const E
   };
   std::vector<uint32_t> all(test_.size());
   std::iota(all.begin(), all.end(), 0);
-  if (absl::Status status = ForEachBatch(test_, all, measure); !status.ok()) return status;
+  if (absl::Status status = ForEachBatch(test_, all, between, measure); !status.ok()) return status;
   EvaluationResult result;
   result.work = work;
   result.metrics = MetricsOfObjects(test_.size(), boxes, all_masks ? &masks : nullptr);

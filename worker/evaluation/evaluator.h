@@ -59,8 +59,9 @@ class Evaluator {
   // Evaluates images with objects: mean average precisions, and no loss.
   absl::StatusOr<EvaluationResult> EvaluateScenes(Model& model, const EvaluationWork& work,
                                                   const std::function<absl::Status()>& between);
-  // Calls `use` for batches of the images `indices` of `images`.
+  // Gets the files of the images `indices` of `images`, while it calls `between`, and calls `use` for batches of them.
   absl::Status ForEachBatch(const images::Dataset& images, const std::vector<uint32_t>& indices,
+                            const std::function<absl::Status()>& between,
                             const std::function<absl::Status(const images::Batch&)>& use);
   // Loads these images into batch_. `ahead`: prefetcher that prepares them, or null.
   absl::Status Load(const images::Dataset& images, absl::Span<const uint32_t> indices, images::Prefetcher* ahead);

@@ -1,6 +1,7 @@
 #include "worker/local_training/local_images.h"
 
 #include <algorithm>
+#include <numeric>
 #include <unordered_set>
 
 #include "common/base/check.h"
@@ -32,6 +33,24 @@ std::vector<uint32_t> Draw(uint64_t count, uint64_t size, SplitMix64& random) {
   return drawn;
 }
 
+// Returns `count` different ones of the range's images in random order: all images of some files, and some of one more.
+std::vector<uint32_t> DrawFromFiles(uint64_t count, const LocalRange& range, SplitMix64& random) {
+  std::vector<uint32_t> files(range.file_starts.size());
+  std::iota(files.begin(), files.end(), 0);
+  images::Shuffle(random, absl::MakeSpan(files));
+  std::vector<uint32_t> drawn;
+  for (size_t i = 0; drawn.size() < count; ++i) {
+    const size_t file = files[i];
+    const size_t begin = drawn.size();
+    const uint64_t end = file + 1 < files.size() ? range.file_starts[file + 1] : range.train_images;
+    for (uint64_t image = range.file_starts[file]; image < end; ++image) drawn.push_back(static_cast<uint32_t>(image));
+    images::Shuffle(random, absl::MakeSpan(drawn).subspan(begin));
+  }
+  drawn.resize(count);
+  images::Shuffle(random, absl::MakeSpan(drawn));
+  return drawn;
+}
+
 }  // namespace
 
 uint64_t LocalRoundSamples(const LocalConfig& config, uint32_t batch_size, uint64_t left) {
@@ -50,7 +69,8 @@ std::vector<uint32_t> LocalImages(const LocalConfig& config, const LocalRange& r
     if (config.subset_samples > 0) {
       // A range that the end of an epoch has cut counts for as many epochs as it has images.
       const uint64_t subset = config.epochs > 0 ? std::min(size, config.subset_samples) : config.subset_samples;
-      task = Draw(std::min(subset, range.train_images), range.train_images, random);
+      const uint64_t count = std::min(subset, range.train_images);
+      task = range.file_starts.empty() ? Draw(count, range.train_images, random) : DrawFromFiles(count, range, random);
     }
     const uint64_t end = rounds.size() + (config.epochs > 0 ? task.size() * config.epochs : size);
     while (rounds.size() < end) {

@@ -17,6 +17,8 @@ struct LocalRange {
   uint32_t batch_size = 1;
   uint64_t seed = 1;          // seed of the job
   uint64_t train_images = 1;  // number of images in the whole training set
+  // First image of each file, to draw subsets from as few files as hold them. Empty: from all images.
+  absl::Span<const uint64_t> file_starts = {};
 };
 
 // Returns the images of the rounds of a range, one round after the other, cut into batches of range.batch_size.

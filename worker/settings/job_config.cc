@@ -296,6 +296,7 @@ WorkerConfig MakeWorkerConfig(const job::Job& job, const WorkerIdentity& self, u
   config.trainer.averaged = job.optimizer().ema() > 0;
   config.trainer.seed = job.seed();
   config.trainer.balanced = job.data().sampling() == job::Data::BALANCED;
+  config.trainer.by_file = job.data().sampling() == job::Data::BY_FILE;
   config.trainer.batch_size = BatchSizeOf(job, self.group);
   config.trainer.accumulate = job.training().accumulate();
   config.trainer.local = MakeLocalConfig(job.local());

@@ -152,9 +152,10 @@ void Trainer::EnterPhase(power::Phase phase) {
 
 absl::Status Trainer::TrainRange(const RangeWork& range) {
   if (order_epoch_ != range.epoch) {
-    order_ = options_.balanced
-                 ? images::BalancedOrder(parts_.train.labels(), options_.seed, range.epoch)
-                 : images::EpochOrder(parts_.train.size(), options_.seed, range.epoch, parts_.train.BlockSamples());
+    const images::Dataset& train = parts_.train;
+    order_ = options_.balanced  ? images::BalancedOrder(train.labels(), options_.seed, range.epoch)
+             : options_.by_file ? images::OrderByFile(train.file_starts(), train.size(), options_.seed, range.epoch)
+                                : images::EpochOrder(train.size(), options_.seed, range.epoch, train.BlockSamples());
     order_epoch_ = range.epoch;
   }
   if (range.begin > range.end || range.end > order_.size()) {
@@ -162,6 +163,11 @@ absl::Status Trainer::TrainRange(const RangeWork& range) {
                                             ") of ", order_.size(), " training images"));
   }
   std::vector<uint32_t> images = ImagesOf(range);
+  const auto goes_on = [this] {
+    parts_.link.progress().Alive(parts_.time.Now());
+    return life_.CheckInterrupted();
+  };
+  if (absl::Status here = parts_.train.Fetch(images, goes_on); !here.ok()) return here;
   RangeProgress progress = {.done = 0, .size = images.size()};
   parts_.prefetcher.Start(std::move(images), BatchSizeOf(range), range.epoch);
   const absl::Time begin = parts_.time.Now();
@@ -184,7 +190,8 @@ std::vector<uint32_t> Trainer::ImagesOf(const RangeWork& range) const {
                       .range = range.range,
                       .batch_size = BatchSizeOf(range),
                       .seed = options_.seed,
-                      .train_images = parts_.train.size()},
+                      .train_images = parts_.train.size(),
+                      .file_starts = options_.by_file ? parts_.train.file_starts() : absl::Span<const uint64_t>()},
                      images);
 }
 

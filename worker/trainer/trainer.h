@@ -45,6 +45,8 @@ class Trainer {
     bool averaged = false;
     // True if each class occurs equally often in an epoch.
     bool balanced = false;
+    // True if an epoch visits the files of prepared images one after the other.
+    bool by_file = false;
     // Batch size for ranges that do not set one.
     uint32_t batch_size = 64;
     // Number of batches for each push.

@@ -86,8 +86,9 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{/* Of the server that data.path of the job names; nothing where it is a folder. */}}
 {{- define "slackline.filesPort" -}}
 {{- $path := get (.Values.job.data | default dict) "path" | default "" | toString -}}
-{{- if hasPrefix "http://" $path -}}
-{{- regexFind ":[0-9]+$" (get (urlParse $path) "host") | trimPrefix ":" | default "80" -}}
+{{- $usual := get (dict "http" "80" "https" "443" "ftp" "21") (splitList "://" $path | first) -}}
+{{- if and (contains "://" $path) $usual -}}
+{{- regexFind ":[0-9]+$" (get (urlParse $path) "host") | trimPrefix ":" | default $usual -}}
 {{- end -}}
 {{- end -}}
 

@@ -1,4 +1,4 @@
-#include "images/prepared/http_fetch.h"
+#include "images/prepared/file_fetch.h"
 
 #include <curl/curl.h>
 #include <fcntl.h>
@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 
@@ -14,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/base/check.h"
+#include "common/http/http_address.h"
 #include "common/process/steady_flag.h"
 #include "common/time/backoff.h"
 #include "common/time/clock.h"
@@ -23,10 +25,22 @@ namespace {
 
 constexpr long kRedirectsMax = 5;
 constexpr long kOk = 200, kPartial = 206, kNotFound = 404, kRequestTimeout = 408, kTooMany = 429, kServerErrors = 500;
+constexpr char kFtpPrefix[] = "ftp://";
+// Where systems keep their authorities. A build for one system runs on others, too.
+constexpr std::array kAuthorities = {"/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt",
+                                     "/etc/ssl/ca-bundle.pem", "/etc/ssl/cert.pem"};
 
 void PrepareCurl() {
   static const CURLcode ready = curl_global_init(CURL_GLOBAL_DEFAULT);
   SLACKLINE_CHECK(ready == CURLE_OK);
+}
+
+// Returns the file with the system's authorities; null: libcurl's own choice.
+const char* AuthoritiesOfSystem() {
+  for (const char* const path : kAuthorities) {
+    if (::access(path, R_OK) == 0) return path;
+  }
+  return nullptr;
 }
 
 absl::Status DiskError(absl::string_view doing, const std::string& path) {
@@ -80,20 +94,23 @@ class PartFile {
 }  // namespace
 
 // A connection that is kept, and one transfer over it.
-class HttpFetch::Session {
+class FileFetch::Session {
  public:
   // What comes of a file: may refuse, which ends the transfer.
   using Take = std::function<absl::Status(absl::string_view data)>;
 
-  explicit Session(const HttpOptions& options) : options_(options) {
+  explicit Session(const FetchOptions& options) : options_(options) {
     PrepareCurl();
     curl_ = curl_easy_init();
     SLACKLINE_CHECK(curl_ != nullptr);
     Set(CURLOPT_NOSIGNAL, 1L);
-    Set(CURLOPT_PROTOCOLS_STR, "http");
-    // The environment may say one; the servers are inside the network.
+    Set(CURLOPT_PROTOCOLS_STR, "http,https,ftp");
+    // The environment may say one; the job file names the servers.
     Set(CURLOPT_PROXY, "");
-    Set(CURLOPT_REDIR_PROTOCOLS_STR, "http");
+    const char* const authorities = options_.ca_file.empty() ? AuthoritiesOfSystem() : options_.ca_file.c_str();
+    if (authorities != nullptr) Set(CURLOPT_CAINFO, authorities);
+    // Authorities of the system are not trusted beside those of the file.
+    if (!options_.ca_file.empty()) Set(CURLOPT_CAPATH, nullptr);
     Set(CURLOPT_FOLLOWLOCATION, 1L);
     Set(CURLOPT_MAXREDIRS, kRedirectsMax);
     Set(CURLOPT_ERRORBUFFER, error_);
@@ -109,11 +126,20 @@ class HttpFetch::Session {
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
-  // Transfers after this moment are given up.
-  void set_end(absl::Time end) { end_ = end; }
+  // Transfers after this moment are given up, and those that `watch` ends.
+  void Limit(absl::Time end, const FetchWatch& watch) {
+    end_ = end;
+    watch_ = watch;
+  }
+  absl::Status Watch() const {
+    absl::Status status = options_.watch == nullptr ? absl::OkStatus() : options_.watch();
+    return status.ok() && watch_ != nullptr ? watch_() : status;
+  }
 
-  // Asks for `address` from byte `from` on. `begin` is told the answer's code before its bytes are taken.
+  // Asks for `address` from byte `from` on. `begin` is told the answer's code before its bytes are taken; for FTP, the
+  // code that HTTP has for it.
   //   kUnavailable  worth another attempt
+  //   kOutOfRange   the server cannot begin at `from`
   absl::Status Perform(const std::string& address, uint64_t from, const std::function<absl::Status(long code)>& begin,
                        const Take& take) {
     begin_ = &begin;
@@ -123,14 +149,15 @@ class HttpFetch::Session {
     begun_ = false;
     heard_ = SteadyTime().Now();
     error_[0] = '\0';
+    ftp_ = absl::StartsWith(address, kFtpPrefix);
+    // Who asks for a file over TLS does not take it without.
+    Set(CURLOPT_REDIR_PROTOCOLS_STR, IsHttps(address) ? "https" : "http,https");
     const std::string range = absl::StrCat(from, "-");
     Set(CURLOPT_URL, address.c_str());
     Set(CURLOPT_RANGE, from > 0 ? range.c_str() : nullptr);
     const CURLcode code = curl_easy_perform(curl_);
     if (!refusal_.ok()) return refusal_;
-    if (code != CURLE_OK) {
-      return absl::UnavailableError(error_[0] != '\0' ? error_ : curl_easy_strerror(code));
-    }
+    if (code != CURLE_OK) return Explain(code);
     // An empty file has no bytes to begin with.
     return begun_ ? absl::OkStatus() : Begin();
   }
@@ -141,8 +168,50 @@ class HttpFetch::Session {
     SLACKLINE_CHECK(curl_easy_setopt(curl_, option, value) == CURLE_OK);
   }
 
+  // Returns what a transfer's failure means.
+  absl::Status Explain(CURLcode code) const {
+    const std::string why = error_[0] != '\0' ? error_ : curl_easy_strerror(code);
+    switch (code) {
+      case CURLE_PEER_FAILED_VERIFICATION:
+        return absl::FailedPreconditionError(
+            absl::StrCat("found a certificate that is refused (", why, "); allowed is one for this host, signed by ",
+                         options_.ca_file.empty() ? "an authority of this system, or of a file that data.ca_file names"
+                                                  : absl::StrCat("an authority of data.ca_file: ", options_.ca_file)));
+      case CURLE_SSL_CACERT_BADFILE:
+        return absl::FailedPreconditionError(absl::StrCat(
+            "data.ca_file: found ",
+            options_.ca_file.empty() ? "none, and no file with authorities on this system" : options_.ca_file, " (",
+            why, "); allowed is a file with certificates in PEM"));
+      case CURLE_REMOTE_FILE_NOT_FOUND:
+      case CURLE_FTP_COULDNT_RETR_FILE:
+      case CURLE_REMOTE_ACCESS_DENIED:
+        return FtpRefusal(why);
+      case CURLE_LOGIN_DENIED:
+        return absl::FailedPreconditionError(
+            absl::StrCat("the server refuses the user anonymous (", why, "); needed is a server without login"));
+      case CURLE_FTP_COULDNT_USE_REST:
+      case CURLE_BAD_DOWNLOAD_RESUME:
+        return absl::OutOfRangeError(why);
+      case CURLE_TOO_MANY_REDIRECTS:
+      case CURLE_UNSUPPORTED_PROTOCOL:
+        return absl::FailedPreconditionError(absl::StrCat(why, "; allowed are ", kRedirectsMax,
+                                                          " redirects, not to a server without TLS from one with TLS"));
+      default:
+        return absl::UnavailableError(why);
+    }
+  }
+
+  // Codes from 500 on are permanent in FTP, those from 400 on may pass.
+  absl::Status FtpRefusal(const std::string& why) const {
+    long code = 0;
+    curl_easy_getinfo(curl_, CURLINFO_RESPONSE_CODE, &code);
+    const std::string said = absl::StrCat("the server says ", code, " (", why, ")");
+    return code >= 400 && code < 500 ? absl::UnavailableError(said) : absl::NotFoundError(said);
+  }
+
   absl::Status Begin() {
     begun_ = true;
+    if (ftp_) return (*begin_)(from_ > 0 ? kPartial : kOk);
     long code = 0;
     curl_easy_getinfo(curl_, CURLINFO_RESPONSE_CODE, &code);
     if (code == kPartial) {
@@ -176,10 +245,9 @@ class HttpFetch::Session {
   // A few times a second.
   static int OnProgress(void* self, curl_off_t, curl_off_t, curl_off_t, curl_off_t) {
     auto* session = static_cast<Session*>(self);
-    if (session->options_.stopped()) {
-      session->refusal_ = absl::CancelledError("stopped");
-      return 1;
-    }
+    // A refusal that came before stays.
+    if (!session->refusal_.ok()) return 1;
+    if (session->refusal_ = session->Watch(); !session->refusal_.ok()) return 1;
     if (SteadyTime().Now() > session->end_) {
       session->refusal_ = absl::DeadlineExceededError("it took too long");
       return 1;
@@ -190,7 +258,7 @@ class HttpFetch::Session {
     return 1;
   }
 
-  const HttpOptions options_;
+  const FetchOptions options_;
   CURL* curl_ = nullptr;
   char error_[CURL_ERROR_SIZE] = "";
   // Of the transfer.
@@ -199,6 +267,8 @@ class HttpFetch::Session {
   uint64_t from_ = 0;
   absl::Time heard_;
   absl::Time end_ = absl::InfiniteFuture();
+  FetchWatch watch_ = nullptr;
+  bool ftp_ = false;
   bool begun_ = false;
   absl::Status refusal_;
 };
@@ -226,12 +296,12 @@ std::string EscapedPath(absl::string_view path) {
   return escaped;
 }
 
-HttpFetch::HttpFetch(const HttpOptions& options) : options_(options), session_(std::make_unique<Session>(options)) {}
+FileFetch::FileFetch(const FetchOptions& options) : options_(options), session_(std::make_unique<Session>(options)) {}
 
-HttpFetch::~HttpFetch() = default;
+FileFetch::~FileFetch() = default;
 
-absl::StatusOr<std::string> HttpFetch::Get(const std::string& address, uint64_t bytes_max, absl::Duration total_max) {
-  session_->set_end(SteadyTime().Now() + total_max);
+absl::StatusOr<std::string> FileFetch::Get(const std::string& address, uint64_t bytes_max, const Limits& limits) {
+  session_->Limit(SteadyTime().Now() + limits.total_max, limits.watch);
   std::string body;
   const auto begin = [](long code) { return Judge(code); };
   const auto take = [&](absl::string_view data) {
@@ -249,9 +319,9 @@ absl::StatusOr<std::string> HttpFetch::Get(const std::string& address, uint64_t 
   return body;
 }
 
-absl::Status HttpFetch::Download(const std::string& address, const std::string& path, uint64_t bytes,
-                                 absl::Duration total_max) {
-  session_->set_end(SteadyTime().Now() + total_max);
+absl::Status FileFetch::Download(const std::string& address, const std::string& path, uint64_t bytes,
+                                 const Limits& limits) {
+  session_->Limit(SteadyTime().Now() + limits.total_max, limits.watch);
   PartFile part(path);
   if (!part.status().ok()) return part.status();
   if (part.bytes() > bytes) part.Empty();
@@ -272,6 +342,10 @@ absl::Status HttpFetch::Download(const std::string& address, const std::string& 
     if (part.bytes() == bytes && bytes > 0) return absl::OkStatus();
     const uint64_t from = part.bytes();
     absl::Status done = session_->Perform(address, from, begin, take);
+    if (absl::IsOutOfRange(done)) {
+      part.Empty();
+      return part.status().ok() ? absl::UnavailableError(done.message()) : part.status();
+    }
     if (done.ok() && part.bytes() < bytes) {
       return absl::DataLossError(
           absl::StrCat("the server's file has ", part.bytes(), " bytes, index.json says ", bytes));
@@ -281,13 +355,15 @@ absl::Status HttpFetch::Download(const std::string& address, const std::string& 
   });
 }
 
-absl::Status HttpFetch::Insist(const std::string& address, const std::function<absl::Status()>& attempt) {
+absl::Status FileFetch::Insist(const std::string& address, const std::function<absl::Status()>& attempt) {
   Backoff backoff(/*seed=*/static_cast<uint64_t>(::getpid()));
   absl::Time silent_since = SteadyTime().Now();
   for (;;) {
-    if (options_.stopped()) return absl::CancelledError(absl::StrCat(address, ": stopped"));
+    if (absl::Status watched = session_->Watch(); !watched.ok()) return watched;
     const absl::Status done = attempt();
     if (done.ok()) return done;
+    // Ended by the watch, whose error stays as it is.
+    if (absl::Status watched = session_->Watch(); !watched.ok()) return watched;
     const std::string what = absl::StrCat(address, ": ", done.message());
     if (absl::IsAborted(done)) {
       // Something came before it broke off.
