@@ -133,24 +133,4 @@ absl::StatusOr<MappedShard> PixelsInMemory(std::shared_ptr<const std::string> fi
   return mapped;
 }
 
-absl::StatusOr<MappedShard> OpenShard(const Locate& locate, const PreparedShard& shard, const PreparedIndex& index,
-                                      const FetchWatch& watch) {
-  absl::StatusOr<MappedShard> mapped = OpenLabels(locate, shard, watch);
-  if (!mapped.ok()) return mapped;
-  const ImageShape& shape = index.shape;
-  const absl::StatusOr<HeldFile> file = locate(shard.images, watch);
-  if (!file.ok()) return file.status();
-  mapped->images_hold = file->hold;
-  uint64_t offset = 0;
-  absl::StatusOr<MappedFile> images = OpenArray(file->path, shard.images,
-                                                {.type = NpyTypeOf(index.type),
-                                                 .shape = {shard.rows, shape.channels, shape.height, shape.width},
-                                                 .value_bytes = BytesOfPixel(index.type)},
-                                                offset);
-  if (!images.ok()) return images.status();
-  mapped->images = *std::move(images);
-  mapped->pixels = reinterpret_cast<const uint8_t*>(mapped->images.bytes().data()) + offset;
-  return mapped;
-}
-
 }  // namespace slackline::images

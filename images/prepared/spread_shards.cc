@@ -157,8 +157,9 @@ absl::StatusOr<SpreadShards::Shard> SpreadShards::FromOrigin(size_t shard) {
 }
 
 absl::StatusOr<SpreadShards::Shard> SpreadShards::Keep(size_t shard, const HeldFile& held) {
-  absl::StatusOr<MappedShard> mapped = OpenPixels([&](const PreparedFile&) -> absl::StatusOr<HeldFile> { return held; },
-                                                  parts_.shards[shard], parts_.index);
+  absl::StatusOr<MappedShard> mapped =
+      OpenPixels([&](const PreparedFile&, const FetchWatch&) -> absl::StatusOr<HeldFile> { return held; },
+                 parts_.shards[shard], parts_.index);
   if (!mapped.ok()) return mapped.status();
   if (absl::Status good = Check(*mapped, shard); !good.ok()) return good;
   auto kept = std::make_shared<const MappedShard>(*std::move(mapped));

@@ -13,7 +13,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-constexpr FetchOptions kQuick{.silence_max = absl::Milliseconds(300), .give_up = absl::Seconds(2)};
+const FetchOptions kQuick{.silence_max = absl::Milliseconds(300), .give_up = absl::Seconds(2)};
 
 class FileFetchTest : public ::testing::Test {
  protected:
