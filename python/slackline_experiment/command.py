@@ -67,7 +67,7 @@ def list_cells(experiment: Experiment, cells: Sequence[resolve.ResolvedCell], co
         seeds = f"seed {one.seed}" if last == one.seed else f"seeds {one.seed} to {last}"
         say(f"{number:4}  {one.cell.id}  ({cell_name(one.cell)}; {seeds})")
     say(f"{len(cells)} cells x {experiment.repeats} repeats = {len(cells) * experiment.repeats} runs "
-        f"of {' and '.join(f'`{command}`' for command in experiment.commands)}. All jobs are valid; nothing was run.")
+        f"of {' and '.join(f'`{command}`' for command in commands)}. All jobs are valid; nothing was run.")
 
 
 def run_all(experiment: Experiment, cells: Sequence[resolve.ResolvedCell], options: argparse.Namespace,
@@ -140,7 +140,7 @@ def experiment_command(options: argparse.Namespace, command: str) -> int:
     cells = resolve.resolve(experiment, options.slackline, to_run=not (options.report or options.slurm))
     place = store.Store(options.out or Path("experiments") / experiment.name)
     if options.dry_run:
-        list_cells(experiment, cells, ["slurm submit"] if options.slurm else experiment.commands)
+        list_cells(experiment, cells, ["slackline slurm submit"] if options.slurm else experiment.commands)
         if options.slurm:
             show_batch_script(experiment, cells, options, place)
         return DONE
