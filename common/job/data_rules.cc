@@ -92,7 +92,7 @@ class DataRules : private RuleBook {
     }
   }
 
-  // What nodes give each other is not encrypted.
+  // Nodes send each other images without encryption.
   void Peers(const job::Cache& cache, const job::Security& security) {
     const bool tls = security.mode() == job::Security::TLS;
     if (cache.peers() && tls && !cache.peers_in_clear()) {

@@ -70,7 +70,7 @@ def make_model(job, shape):
     return resnet({"resnet18": (2, 2, 2, 2), "resnet34": (3, 4, 6, 3)}[model["kind"]], shape[0], model["classes"])
 
 
-# What this loop does, where the job could ask for more.
+# Values of the settings that this loop supports. It refuses a job with any other.
 ALLOWED = {"model.kind": ("cnn", "resnet18", "resnet34"), "model.batch_norm": (False,), "model.weights": ("",), "data.format": ("prepared",),
            "data.train_images_max": (0,), "data.sampling": ("uniform",), "data.augment.flip": ("none",), "data.augment.crop_padding": (0,),
            "data.augment.crop_area_min": (1,), "training.accumulate": (1,), "training.early_stopping.patience": (0,),

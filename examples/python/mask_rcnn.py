@@ -85,7 +85,7 @@ def small(classes, side):
     backbone = BackboneWithFPN(body, {f"layer{i}": str(i - 1) for i in range(1, 5)}, [64, 128, 256, 512], out_channels=64)
     return MaskRCNN(
         backbone, min_size=side, max_size=2 * side,
-        # Of the four levels of the pyramid, and of the one above them.
+        # Sides of the anchors: four levels of the pyramid, and the level above them.
         rpn_anchor_generator=AnchorGenerator(tuple((side * part,) for part in (1 / 8, 1 / 4, 1 / 2, 3 / 4, 1)), ((0.5, 1.0, 2.0),) * 5),
         rpn_pre_nms_top_n_train=500, rpn_post_nms_top_n_train=200, rpn_pre_nms_top_n_test=200, rpn_post_nms_top_n_test=100,
         box_head=TwoMLPHead(64 * 7 * 7, 256), box_predictor=FastRCNNPredictor(256, classes), box_batch_size_per_image=64,

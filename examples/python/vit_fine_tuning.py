@@ -23,7 +23,7 @@ from transformers import TrainingArguments, ViTConfig, ViTForImageClassification
 import slackline
 from slackline.integrations.transformers import SlacklineTrainer
 
-# Of each class of Fashion-MNIST: 0 tops, 1 legwear and dresses, 2 shoes, 3 bags.
+# The new class of each class of Fashion-MNIST: 0 tops, 1 legwear and dresses, 2 shoes, 3 bags.
 NEW_CLASS = torch.tensor([0, 1, 0, 1, 0, 2, 0, 2, 3, 2])
 # data.mean and data.std of the run.
 MEAN, DEVIATION = 0.286, 0.353

@@ -26,7 +26,7 @@ namespace {
 constexpr long kRedirectsMax = 5;
 constexpr long kOk = 200, kPartial = 206, kNotFound = 404, kRequestTimeout = 408, kTooMany = 429, kServerErrors = 500;
 constexpr char kFtpPrefix[] = "ftp://";
-// Where systems keep their authorities. A build for one system runs on others, too.
+// Files in which distributions keep trusted authorities. A build for one distribution runs on others, too.
 constexpr std::array kAuthorities = {"/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt",
                                      "/etc/ssl/ca-bundle.pem", "/etc/ssl/cert.pem"};
 
@@ -150,7 +150,7 @@ class FileFetch::Session {
     heard_ = SteadyTime().Now();
     error_[0] = '\0';
     ftp_ = absl::StartsWith(address, kFtpPrefix);
-    // Who asks for a file over TLS does not take it without.
+    // A request over TLS accepts no answer without TLS.
     Set(CURLOPT_REDIR_PROTOCOLS_STR, IsHttps(address) ? "https" : "http,https");
     const std::string range = absl::StrCat(from, "-");
     Set(CURLOPT_URL, address.c_str());

@@ -136,7 +136,7 @@ def show_batch_script(experiment: Experiment, cells: Sequence[resolve.ResolvedCe
 def experiment_command(options: argparse.Namespace, command: str) -> int:
     experiment = definition.read(options.file)
     check_options(options, experiment)
-    # What this machine has says nothing of the nodes on which SLURM starts a run.
+    # SLURM starts runs on nodes that may have other devices and images than this machine.
     cells = resolve.resolve(experiment, options.slackline, to_run=not (options.report or options.slurm))
     place = store.Store(options.out or Path("experiments") / experiment.name)
     if options.dry_run:

@@ -57,7 +57,7 @@ class Experiment:
     plots: tuple[plot_specs.PlotSpec, ...]
     # None: the workers are the program of Slackline.
     script: Optional[Script] = None
-    # What trains the cells with `run: plain`, without Slackline.
+    # The script that trains the cells with `run: plain`, without Slackline.
     plain: Optional[Script] = None
     # Points of the cells that speed-up, efficiency and EDP are measured by; empty: there are none.
     baseline: Mapping[str, grid.Point] = field(default_factory=dict)

@@ -34,7 +34,7 @@ class NoAnswer(Exception):
 @dataclass
 class Outcome:
     submitted: int = 0
-    # What ended without a result. A call that does not wait has submitted them again.
+    # Runs that ended without a result. A call that does not wait has submitted them again.
     failed: list[Run] = field(default_factory=list)
     interrupted: bool = False
     # In the queue, at the last look.
@@ -177,7 +177,7 @@ class Submitter:
                 self._outcome.left.append(run)
                 self._say(f"    {run.id}: SLURM job {job} is {queue[job]}")
                 continue
-            # It may have ended since the first look.
+            # The job may have ended since the first look.
             if job is not None and not self._store.is_complete(run) and self._store.failure(run) is None:
                 self._note_failure(run, job)
             to_submit.append(run)

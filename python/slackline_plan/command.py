@@ -19,7 +19,7 @@ from slackline_plan.windows import WINDOWS
 
 UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 JOULES_PER_KWH = 3.6e6
-# Of a batch. The last batches of an epoch are smaller, too.
+# Share of a batch below which the table notes a small step. The last batches of an epoch are a little smaller, too.
 SMALL_STEP = 0.75
 
 

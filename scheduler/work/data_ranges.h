@@ -10,8 +10,9 @@
 // workers run out of work together.
 //
 // Samples may be in blocks, such as the files of images that are spread over the nodes. A range then lies in one block.
-// It comes from a block that is as near to the worker as any with free samples, drawn at random; a block that is far
-// away is preferred whole. Distance never keeps a sample from a worker: if all that is left is far, the worker gets it.
+// The range comes from a block that is as near to the worker as any with free samples, drawn at random; a block that is
+// far away is preferred whole. Distance never keeps a sample from a worker: if all that is left is far, the worker gets
+// it.
 //
 // Thread-safety: none.
 // Units:         samples; positions count from 0 in the epoch's order.

@@ -108,7 +108,7 @@ class Energy(unittest.TestCase):
             # Times are exact to the delay of a message.
             self.assertTrue(all(after > before - 1 for before, after in zip(times, times[1:])), times)
             self.assertEqual({float(row["watts"]) for row in mine}, {watts})
-            # One sample at least each second on any machine that does something else, too.
+            # A busy machine takes fewer samples than asked for, but more than one a second.
             self.assertGreater(len(mine), (times[-1] - times[0]))
             self.assertEqual((one["min_watts"], one["max_watts"], one["idle_watts"]), (watts, watts, None))
             self.assertAlmostEqual(one["mean_watts"], watts, delta=0.1 * watts)

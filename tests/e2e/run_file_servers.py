@@ -185,7 +185,7 @@ class FileServers(unittest.TestCase):
         self.assertLessEqual(max(needs), 6, log)
         self.assertLessEqual(len(fetched), sum(needs))
         self.assertEqual(len(fetched), len(set(fetched)), "a host keeps what it has")
-        # As long as it has room: a cache of 1 MB for 1.7 MB of files lets go of those of earlier tasks.
+        # A cache of 1 MB has no room for 1.7 MB of files, and lets go of those of earlier tasks.
         shutil.rmtree(run.folder)
         shutil.rmtree(self.root / "cache")
         self.trains(f"data.path={address}", f"data.ca_file={certificate}", "data.sampling=by_file", "training.epochs=3",

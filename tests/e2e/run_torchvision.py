@@ -41,8 +41,8 @@ cluster: {servers: 1, workers: 1}
 worker: {threads: 1}
 """
 
-# One step of PyTorch with the gradient that torchvision has in Python, and the module before it. An operator without a gradient
-# in C++ is put in the place of roi_align by an argument.
+# Takes a step in PyTorch, with the gradient that torchvision has in Python, and saves the module as it was before. POOL stands for
+# roi_align, or for an operator without a gradient in C++.
 POOLED = """
 import sys
 from typing import Dict, List, Optional, Tuple

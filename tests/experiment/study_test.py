@@ -22,7 +22,7 @@ PROGRAMS = pathlib.Path()
 FAKE_NVML = pathlib.Path()
 RUN_S = 540
 CELLS = ("plain", "1 worker", "2 workers", "2 workers of one batch")
-# What makes the study small, and gives it the meters of two GPUs that are none.
+# Changes that make the study small, and give it fake meters of two GPUs.
 SMALL = {r"repeats: 10": "repeats: 2", r"profiled: 3": "profiled: 1", r"cool_down_s: 60": "cool_down_s: 0",
          r"power\.idle_s: 10": "power.idle_s: 1\n  power.gpus: all\n  power.sample_every_ms: 50\n  training.epochs: 3\n"
                                "  power.nvml_library: FAKE_NVML",

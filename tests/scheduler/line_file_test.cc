@@ -150,7 +150,7 @@ TEST_F(PowerFileTest, ItsSizeIsBounded) {
   EXPECT_TRUE(file.Add({{2, "n1", "package-0", 50}, {3, "n1", "package-0", 50}}).ok());
   EXPECT_TRUE(file.full());
   EXPECT_EQ(TextOf(path), "time_s,node,device,watts\n1.000,n1,package-0,50\n");
-  // One that is opened again knows its size.
+  // A file that is opened again knows its size.
   PowerFile again(path, /*bytes_max=*/60);
   EXPECT_TRUE(again.Add({{4, "n1", "package-0", 50}}).ok());
   EXPECT_TRUE(again.full());

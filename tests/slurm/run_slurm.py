@@ -432,7 +432,7 @@ class Slurm(unittest.TestCase):
         self.assertEqual(re.findall(r"SLURM job (\d+) is PENDING \(JobHeldUser\)", said), [first, second])
         CLUSTER.run("scancel", first)
         CLUSTER.run("scontrol", "release", second)
-        # What was cancelled is submitted again, and what waits or runs is not.
+        # The cancelled run is submitted again. Waiting and running ones are not.
         said = self.slackline(*command, "--wait", "--", "--nodes=2", "--time=10")
         self.assertIn(f"mode-bsp/1: FAILED (SLURM job {first} ended without a result)", said)
         self.assertRegex(said, r"mode-bsp/1: submitted as SLURM job \d+\n")
