@@ -99,7 +99,8 @@ class DataRules : private RuleBook {
       Refuse("data.cache.peers", "true with security.mode: tls",
              "false, or data.cache.peers_in_clear: true: images go from node to node as plain text");
     }
-    if (!cache.peers()) NeedsOther(cache, "data.cache.peers_in_clear", "data.cache.peers: true", "false");
+    if (!cache.peers())
+      NeedsOther(cache, "data.cache.peers_in_clear", "data.cache.peers: true", "data.cache.peers: false");
     if (!tls) {
       NeedsOther(cache, "data.cache.peers_in_clear", "security.mode: tls",
                  EnumName(*job::Security::Mode_descriptor()->FindValueByNumber(security.mode())));
@@ -109,7 +110,7 @@ class DataRules : private RuleBook {
   // A range has images of one file: what needs others would read files from afar all the time.
   void Spread(const job::Job& job) {
     const job::Cache& cache = job.data().cache();
-    if (!cache.peers()) NeedsOther(cache, "data.cache.spread", "data.cache.peers: true", "false");
+    if (!cache.peers()) NeedsOther(cache, "data.cache.spread", "data.cache.peers: true", "data.cache.peers: false");
     if (!cache.spread()) return;
     const auto refuse = [&](const std::string& with, const std::string& other) {
       Refuse("data.cache.spread", absl::StrCat("true with ", with), absl::StrCat("false, or ", other));

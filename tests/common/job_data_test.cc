@@ -108,8 +108,9 @@ TEST(JobData, FilesAreSpreadOverNodesThatServeEachOther) {
   const std::string spread = "data: {format: prepared, cache: {folder: /c, peers: true, spread: true}";
   EXPECT_EQ(RefusalOfData(spread + "}"), "");
   EXPECT_THAT(RefusalOfData("data: {format: prepared, cache: {folder: /c, spread: true}}"),
-              ::testing::HasSubstr("data.cache.spread: found a value together with false; allowed is only with "
-                                   "data.cache.peers: true"));
+              ::testing::HasSubstr(
+                  "data.cache.spread: found a value together with data.cache.peers: false; allowed is only with "
+                  "data.cache.peers: true"));
   EXPECT_THAT(RefusalOfData(spread + ", sampling: balanced}"),
               ::testing::HasSubstr("data.cache.spread: found true with data.sampling: balanced; allowed is false, or "
                                    "data.sampling: uniform"));
