@@ -70,8 +70,9 @@ int OpenLock(const std::string& path) {
 class LockedFile {
  public:
   LockedFile(const std::string& path, int flags) : LockedFile(::open(path.c_str(), flags | O_CLOEXEC, 0666)) {}
-  // One that is there for its lock alone; made where it is missing.
-  static LockedFile ForLock(const std::string& path) { return LockedFile(OpenLock(path)); }
+  struct Lockable {};
+  // A file that is there for its lock alone. It is made if it is missing.
+  LockedFile(const std::string& path, Lockable /*tag*/) : LockedFile(OpenLock(path)) {}
   ~LockedFile() {
     if (descriptor_ >= 0) ::close(descriptor_);
   }
@@ -196,15 +197,14 @@ absl::StatusOr<HeldFile> FileCache::Get(const PreparedFile& file, const Fetch& f
   const std::string path = PathOf(file);
   const auto held = [&](std::shared_ptr<LockedFile> copy) { return HeldFile{.path = path, .hold = std::move(copy)}; };
   if (auto copy = Hold(path, file.bytes)) return held(std::move(copy));
-  const LockedFile lock = LockedFile::ForLock(path + kLockEnding);
+  const LockedFile lock(path + kLockEnding, LockedFile::Lockable());
   if (!lock.open()) return CacheError("make", path + kLockEnding);
   if (absl::Status locked = AwaitLock(lock, path + kPartEnding, options_.patience, watch); !locked.ok()) return locked;
   // Somebody else may have made it meanwhile.
   if (auto copy = Hold(path, file.bytes)) return held(std::move(copy));
-  if (absl::Status made = Make(file, path, fetch); !made.ok()) return made;
-  auto copy = Hold(path, file.bytes);
-  if (copy == nullptr) return absl::UnavailableError(absl::StrCat("somebody has removed ", path));
-  return held(std::move(copy));
+  absl::StatusOr<std::shared_ptr<const void>> made = Make(file, path, fetch);
+  if (!made.ok()) return made.status();
+  return HeldFile{.path = path, .hold = *std::move(made)};
 }
 
 std::optional<HeldFile> FileCache::Find(const PreparedFile& file) const {
@@ -214,7 +214,8 @@ std::optional<HeldFile> FileCache::Find(const PreparedFile& file) const {
   return HeldFile{.path = path, .hold = std::move(copy)};
 }
 
-absl::Status FileCache::Make(const PreparedFile& file, const std::string& path, const Fetch& fetch) const {
+absl::StatusOr<std::shared_ptr<const void>> FileCache::Make(const PreparedFile& file, const std::string& path,
+                                                            const Fetch& fetch) const {
   const std::string part = path + kPartEnding;
   uint64_t found = 0;
   for (int i = 0; i < kMakingsMax; ++i) {
@@ -224,7 +225,7 @@ absl::Status FileCache::Make(const PreparedFile& file, const std::string& path, 
     if (!checksum.ok()) return checksum.status();
     if (*checksum == file.checksum && BytesOf(part) == file.bytes) {
       if (absl::Status finished = Finish(part); !finished.ok()) return finished;
-      return ::rename(part.c_str(), path.c_str()) == 0 ? absl::OkStatus() : CacheError("rename", part);
+      return NameCopy(part, path, file.bytes);
     }
     found = *checksum;
     ::unlink(part.c_str());
@@ -234,11 +235,27 @@ absl::Status FileCache::Make(const PreparedFile& file, const std::string& path, 
                       kMakingsMax, found, file.checksum));
 }
 
+absl::StatusOr<std::shared_ptr<const void>> FileCache::LockFolder() const {
+  const std::string path = options_.folder + "/lock";
+  auto lock = std::make_shared<const LockedFile>(path, LockedFile::Lockable());
+  if (!lock->open()) return CacheError("make", path);
+  if (absl::Status locked = AwaitLock(*lock, path, options_.patience); !locked.ok()) return locked;
+  return lock;
+}
+
+absl::StatusOr<std::shared_ptr<const void>> FileCache::NameCopy(const std::string& part, const std::string& path,
+                                                                uint64_t bytes) const {
+  const absl::StatusOr<std::shared_ptr<const void>> lock = LockFolder();
+  if (!lock.ok()) return lock.status();
+  if (::rename(part.c_str(), path.c_str()) != 0) return CacheError("rename", part);
+  std::shared_ptr<LockedFile> copy = Hold(path, bytes);
+  if (copy == nullptr) return absl::UnavailableError(absl::StrCat("somebody has removed ", path));
+  return copy;
+}
+
 absl::Status FileCache::MakeRoom(const PreparedFile& file, const std::string& part) const {
-  const std::string lock_path = options_.folder + "/lock";
-  const LockedFile lock = LockedFile::ForLock(lock_path);
-  if (!lock.open()) return CacheError("make", lock_path);
-  if (absl::Status locked = AwaitLock(lock, lock_path, options_.patience); !locked.ok()) return locked;
+  const absl::StatusOr<std::shared_ptr<const void>> lock = LockFolder();
+  if (!lock.ok()) return lock.status();
   std::vector<CachedCopy> copies;
   uint64_t used = 0;
   std::error_code error;
@@ -263,7 +280,7 @@ absl::Status FileCache::MakeRoom(const PreparedFile& file, const std::string& pa
     const bool is_part = absl::EndsWith(copy.path, kPartEnding);
     const std::string locked =
         is_part ? copy.path.substr(0, copy.path.size() - sizeof(kPartEnding) + 1) + kLockEnding : copy.path;
-    const LockedFile held = is_part ? LockedFile::ForLock(locked) : LockedFile(locked, O_RDONLY);
+    const LockedFile held = is_part ? LockedFile(locked, LockedFile::Lockable()) : LockedFile(locked, O_RDONLY);
     if (!held.open() || !held.Lock(LOCK_EX)) continue;
     if (::unlink(copy.path.c_str()) == 0) used -= copy.bytes;
   }

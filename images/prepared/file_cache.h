@@ -1,6 +1,6 @@
 // FileCache: copies of files on a node's disk, shared by the node's processes of all jobs.
 //
-//   FOLDER/lock                      held while room is made
+//   FOLDER/lock                      held while room is made, and while a complete copy gets its name
 //   FOLDER/CHECKSUM-BYTES-NAME       a complete copy; its modification time is the time of its last use
 //   FOLDER/...part                   a copy in progress, or the rest of one
 //   FOLDER/...lock                   held by the process that makes the copy
@@ -69,7 +69,15 @@ class FileCache {
   // Removes the copies that were not used for longest until `file` has room. Then creates an empty `part`, which counts
   // as used room from then on.
   absl::Status MakeRoom(const PreparedFile& file, const std::string& part) const;
-  absl::Status Make(const PreparedFile& file, const std::string& path, const Fetch& fetch) const;
+  // Makes the copy and holds it.
+  absl::StatusOr<std::shared_ptr<const void>> Make(const PreparedFile& file, const std::string& path,
+                                                   const Fetch& fetch) const;
+  // Waits for the lock of the folder, which the result holds.
+  absl::StatusOr<std::shared_ptr<const void>> LockFolder() const;
+  // Gives a whole copy its name and holds it, while nobody makes room: others would count neither name, or remove the
+  // copy.
+  absl::StatusOr<std::shared_ptr<const void>> NameCopy(const std::string& part, const std::string& path,
+                                                       uint64_t bytes) const;
 
   const Options options_;
 };

@@ -20,8 +20,8 @@ constexpr uint64_t kIndexBytes = uint64_t{256} << 20;
 // left of this one would only take room.
 absl::Status CopyFile(const std::string& from, const std::string& to) {
   std::error_code error, ignored;
-  std::filesystem::remove(to, ignored);
-  std::filesystem::copy_file(from, to, error);
+  // Not removed before: the cache counts the room of a file that is there.
+  std::filesystem::copy_file(from, to, std::filesystem::copy_options::overwrite_existing, error);
   if (!error) return absl::OkStatus();
   std::filesystem::remove(to, ignored);
   const std::string message = absl::StrCat("cannot copy ", from, " to ", to, ": ", error.message());
