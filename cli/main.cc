@@ -22,6 +22,7 @@
 #include "cli/commands/runs.h"
 #include "cli/commands/servers.h"
 #include "cli/commands/status.h"
+#include "cli/commands/stop.h"
 #include "cli/commands/train.h"
 #include "cli/doctor/command.h"
 #include "cli/help/command.h"
@@ -57,6 +58,7 @@ constexpr CommandEntry kCommands[] = {
     {"Start and change runs", "slurm", slurm::AddSlurm},
     {"Start and change runs", "servers", AddServers},
     {"Start and change runs", "checkpoint", AddCheckpoint},
+    {"Start and change runs", "stop", AddStop},
     {"Results", "runs", AddRuns},
     {"Results", "checkpoints", AddCheckpoints},
     {"Results", "export", AddExport},

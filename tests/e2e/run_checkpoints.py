@@ -195,6 +195,22 @@ cluster: {workers: 1, servers: 2}
                 self.assertEqual(done.returncode, 0, done.stderr)
                 self.assertIn("'fc1.weight': (192, 784)", done.stdout)
 
+    def test_stopped_from_another_terminal(self):
+        run = self.start("run", SMALL, "training.epochs=200")
+        run.wait_for_training()
+        self.assertIn("--reason: found 501 bytes; allowed are 1 to 500 bytes", self.slackline("stop", run.folder, "--reason", "x" * 501, code=2))
+        said = self.slackline("stop", run.folder, "--reason", "enough for today")
+        self.assertRegex(said, r"^stopped; to continue: \S*slackline resume \S+\n$")
+        self.assertEqual(run.wait(60), 1, run.diagnosis())
+        self.assertIn("stopped: enough for today", run.stderr())
+        self.assertRegex(self.slackline("checkpoints", run.folder), r"checkpoint-000001 .* whole .*enough for today")
+        self.assertEqual(run.leftovers(), [])
+        self.assertRegex(self.slackline("stop", run.folder, code=1), "the run in .* is over: it is stopped")
+        again = self.resume(run, "--set", "training.epochs=200")
+        self.programs.wait_for("the resumed run", lambda: "goes on from checkpoint 1" in again.events(), 60, again.process)
+        self.slackline("stop", run.folder)
+        self.finish(again, 1)
+
     def test_a_copy_of_the_job_and_its_checkpoints_is_a_run(self):
         run = self.finish(self.start("run", SMALL, "training.epochs=1"))
         copy = self.root / "copy" / "run"

@@ -1,0 +1,111 @@
+#include "cli/commands/stop.h"
+
+#include <cstdio>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
+#include "absl/time/time.h"
+#include "cli/base/complain.h"
+#include "cli/commands/shared_options.h"
+#include "cli/run/run_end.h"
+#include "cli/run/scheduler_client.h"
+#include "common/text/help.h"
+#include "common/time/clock.h"
+
+namespace slackline::cli {
+namespace {
+
+const HelpText kStopHelp = {
+    .example = "slackline stop runs/first",
+    .text =
+        "The run ends as after Ctrl-C to `slackline train`: the scheduler makes a last checkpoint if the job says so "
+        "(checkpoint.at_end), and all processes end. The command waits for that. `slackline resume` continues the run. "
+        "If the run had ended before, the exit code is 1.",
+    .examples =
+        "slackline stop 127.0.0.1:34567\n"
+        "slackline stop runs/first --reason \"loss has not fallen since epoch 3\""};
+
+constexpr absl::Duration kEndPoll = absl::Milliseconds(100);
+constexpr absl::Duration kAskTimeout = absl::Seconds(5);
+// A last checkpoint of a large model takes minutes.
+constexpr absl::Duration kEndMax = absl::Minutes(15);
+constexpr absl::Duration kFolderMax = absl::Seconds(30);
+constexpr size_t kStopReasonMax = 500;
+
+struct StopCommandOptions {
+  StatusOptions run;
+  std::string reason = "stopped by `slackline stop`";
+};
+
+// Waits until the scheduler, which has been told, is gone. A scheduler whose job is over ends once it has saved.
+absl::Status AwaitGone(SchedulerClient& scheduler, const std::string& address) {
+  const absl::Time deadline = SteadyTime().Now() + kEndMax;
+  while (SteadyTime().Now() < deadline) {
+    const absl::StatusOr<wire::GetStatusReply> status = scheduler.GetStatus(kAskTimeout);
+    // Whoever looks after the run may have restarted a scheduler that died before it had saved that it was told.
+    if (status.ok() && !HasEnded(*status)) {
+      return absl::UnavailableError(absl::StrCat("the scheduler at ", address, " trains again; stop it once more"));
+    }
+    if (absl::IsUnavailable(status.status())) return absl::OkStatus();
+    absl::Notification().WaitForNotificationWithTimeout(kEndPoll);
+  }
+  return absl::DeadlineExceededError(absl::StrCat("the scheduler at ", address, " has not ended within ",
+                                                  absl::FormatDuration(kEndMax), ", although its job is over"));
+}
+
+// Waits until whoever looks after the run in a run folder has ended. Returns the command that continues the run, or
+// nothing if nobody knows.
+std::string AwaitGoOn(const std::string& target) {
+  const absl::Time deadline = SteadyTime().Now() + kFolderMax;
+  while (true) {
+    const absl::StatusOr<wire::JobStatus> end = ReadEnd(target);
+    if (!end.ok() || !end->go_on().empty() || SteadyTime().Now() > deadline) return end.ok() ? end->go_on() : "";
+    absl::Notification().WaitForNotificationWithTimeout(kEndPoll);
+  }
+}
+
+int Stop(const StopCommandOptions& options) {
+  const std::string& target = options.run.target;
+  if (options.reason.empty() || options.reason.size() > kStopReasonMax) {
+    return ComplainOfWrongUse(absl::InvalidArgumentError(absl::StrCat(
+        "--reason: found ", options.reason.size(), " bytes; allowed are 1 to ", kStopReasonMax, " bytes")));
+  }
+  const absl::StatusOr<std::string> address = FindAddress(target);
+  if (!address.ok()) return Complain(OrTheEnd(target, address.status()));
+  const auto protection = FindProtection(options.run);
+  if (!protection.ok()) return ComplainOfWrongUse(protection.status());
+  SchedulerClient scheduler(*address, *protection);
+  const absl::StatusOr<wire::GetStatusReply> before = scheduler.GetStatus(kAskTimeout);
+  if (!before.ok()) {
+    const absl::Status failed =
+        absl::UnavailableError(absl::StrCat("nothing was stopped: ", WhoSays(*address, before.status())));
+    return Complain(OrTheEnd(target, failed));
+  }
+  if (HasEnded(*before)) {
+    return Complain(absl::FailedPreconditionError(absl::StrCat("the run has ended before: ", before->reason())));
+  }
+  if (const absl::Status told = scheduler.StopJob(options.reason, /*failed=*/false); !told.ok()) {
+    return Complain(absl::UnavailableError(absl::StrCat("nothing was stopped: ", WhoSays(*address, told))));
+  }
+  if (const absl::Status gone = AwaitGone(scheduler, *address); !gone.ok()) return Complain(gone);
+  const std::string go_on = AwaitGoOn(target);
+  std::printf("stopped%s\n", go_on.empty() ? "" : absl::StrCat("; to continue: ", go_on).c_str());
+  return kExitDone;
+}
+
+}  // namespace
+
+AddedCommand AddStop(CLI::App& app, const char* /*program*/) {
+  const auto options = std::make_shared<StopCommandOptions>();
+  CLI::App* command = app.add_subcommand("stop", "Save a run, end it, and wait for that");
+  AddRun(*command, options->run);
+  command->add_option("--reason", options->reason, "Reason for the run's events")->type_name("TEXT");
+  SetHelp(*command, kStopHelp);
+  return {command, [options] { return Stop(*options); }};
+}
+
+}  // namespace slackline::cli
