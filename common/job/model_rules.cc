@@ -1,11 +1,14 @@
 #include "common/job/model_rules.h"
 
 #include <algorithm>
+#include <string_view>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "common/job/data_formats.h"
 #include "common/job/job_kinds.h"
 #include "common/job/metric_names.h"
+#include "common/job/push_samples.h"
 #include "common/job/rule_book.h"
 #include "common/job/value.h"
 #include "common/text/any_of_text.h"
@@ -18,6 +21,9 @@ struct ModelSetting {
   const char* key;
   bool (*allowed)(const ModelFacts& facts);
 };
+
+// Fields of `local` that a round of a script's own steps has, too.
+constexpr std::string_view kLocalOfScripts[] = {"steps", "outlier_factor", "lease_s"};
 
 constexpr ModelSetting kModelSettings[] = {
     {"model.hidden", [](const ModelFacts& facts) { return !facts.hidden.empty(); }},
@@ -82,8 +88,14 @@ class ModelRules : private RuleBook {
     NeedsOther(job.training(), "training.label_smoothing", needed, "external");
     NeedsOther(job.training(), "training.class_weights", needed, "external");
     NeedsOther(job.training(), "training.loss", needed, "external");
-    NeedsOther(job.local(), "local.steps", needed, "external");
-    NeedsOther(job.local(), "local.epochs", needed, "external");
+    if (!TrainsLocally(job)) return;
+    // The script has an inner optimizer of its own.
+    const google::protobuf::Descriptor& local = *job::Local::descriptor();
+    for (int i = 0; i < local.field_count(); ++i) {
+      const std::string& field = local.field(i)->name();
+      if (absl::c_linear_search(kLocalOfScripts, field)) continue;
+      NeedsOther(job.local(), absl::StrCat("local.", field), needed, "external");
+    }
   }
 };
 

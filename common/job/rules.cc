@@ -149,8 +149,8 @@ class Rules : private RuleBook {
       Refuse(local.steps() > 0 ? "local.steps" : "local.epochs", absl::StrCat(samples, " samples a round"),
              absl::StrCat("at most ", kPushSamplesMax, " samples a round"));
     }
-    // The default is one for gradients, with which differences of weights hardly count.
-    if (!job.optimizer().has_lr()) {
+    // The default is one for gradients, with which differences of weights hardly count. A script has another default.
+    if (!job.optimizer().has_lr() && !RunsScripts(job)) {
       Refuse("optimizer.lr", "no value together with local training, whose outer learning rate it is",
              "a value: 1 takes the mean of the workers' weights, 0.7 with momentum: 0.9 and nesterov: true is DiLoCo's",
              local.steps() > 0 ? "local.steps" : "local.epochs");

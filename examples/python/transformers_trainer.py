@@ -44,6 +44,7 @@ def main():
     parser.add_argument("--sentences", type=int, default=2000, help="to train on")
     parser.add_argument("--bf16", action="store_true", help="parameters in bfloat16; the servers' stay float32")
     parser.add_argument("--loaders", type=int, default=0, help="processes that make batches")
+    parser.add_argument("--learning-rate", type=float, help="of the trainer's own steps, in a job with local.steps")
     options = parser.parse_args()
     with slackline.connect() as worker, tempfile.TemporaryDirectory() as folder:
         torch.manual_seed(worker.seed)  # all workers begin alike
@@ -52,8 +53,9 @@ def main():
             max_position_embeddings=LENGTH, num_labels=CLASSES))  # fmt: skip
         if options.bf16:
             model.to(torch.bfloat16)
+        rate = {} if options.learning_rate is None else {"learning_rate": options.learning_rate}
         arguments = TrainingArguments(folder, report_to="none", seed=worker.seed, logging_steps=20,
-                                      dataloader_num_workers=options.loaders)  # fmt: skip
+                                      dataloader_num_workers=options.loaders, **rate)  # fmt: skip
         trainer = SlacklineTrainer(worker=worker, model=model, args=arguments, compute_metrics=accuracy,
                                    train_dataset=Sentences(options.sentences, seed=1),
                                    eval_dataset=Sentences(500, seed=2))  # fmt: skip

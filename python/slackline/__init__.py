@@ -16,6 +16,7 @@ docs/python.md is the guide, docs/python-api.md the reference.
 from ._cluster import LocalCluster, local_cluster
 from ._connect import connect
 from ._core import version
+from ._diloco import DiLoCo
 from ._errors import (
     AbortedError,
     AlreadyExistsError,
@@ -45,6 +46,7 @@ __all__ = [
     "CancelledError",
     "DataLossError",
     "DeadlineExceededError",
+    "DiLoCo",
     "Error",
     "FailedPreconditionError",
     "InternalError",

@@ -71,8 +71,11 @@ class Optimizer(torch.optim.Optimizer):
             DistributedDataParallel over several processes, or `like` has a setting that the servers do not, has taken steps, or
             has other parameters than the trained ones.
         InvalidArgumentError: The job file names another value of a setting of `like`.
-        FailedPreconditionError: The worker has an optimizer already.
+        FailedPreconditionError: The worker has an optimizer already, or the job trains in rounds (local.steps): see DiLoCo.
     """
+
+    # Rounds of local training. The parameters are the script's own optimizer's, and exchanged by copies.
+    _in_rounds = False
 
     def __init__(
         self,
@@ -85,6 +88,7 @@ class Optimizer(torch.optim.Optimizer):
     ) -> None:
         if not isinstance(model, nn.Module):
             raise TypeError(f"found a model of type {type(model).__name__}; allowed is a torch.nn.Module")
+        worker._check_rounds(self._in_rounds)
         self.accumulate = worker.accumulate if accumulate is None else int(accumulate)
         if self.accumulate < 1:
             raise ValueError(f"found accumulate={accumulate}; allowed is 1 and more")
@@ -120,7 +124,7 @@ class Optimizer(torch.optim.Optimizer):
         self._overlap = (
             bool(overlap) and len(set(self._devices)) == 1 and worker._node is None and not reduces_gradients(model)
         )
-        self._staged = [_staging.is_staged(one) for one in tensors]
+        self._staged = [self._in_rounds or _staging.is_staged(one) for one in tensors]
         self._copies = _staging.Copies(dict.fromkeys(d for d, staged in zip(self._devices, self._staged) if staged))
         # For each step that may be in flight a vector, which the weights after it are written to. Those that the model
         # has now are in one of them.
@@ -142,7 +146,7 @@ class Optimizer(torch.optim.Optimizer):
         self._begin_step()
         self._warned = self._warned_of_none = False
         # By a weak reference: the parameters are kept by this object.
-        for i, one in enumerate(self._parameters):
+        for i, one in enumerate([] if self._in_rounds else self._parameters):
             hook = functools.partial(_call_accumulated, weakref.ref(self), i)
             one.register_post_accumulate_grad_hook(hook)  # type: ignore[no-untyped-call,unused-ignore]
         worker._attach(self)
@@ -370,6 +374,10 @@ class Optimizer(torch.optim.Optimizer):
     def _work_changed(self) -> None:
         """Steps in flight are finished, or lost: the next one's memory may be another."""
         self._begin_push()
+
+    def _finish_round(self) -> bool:
+        """Pushes a round of local training that has begun. Returns whether there was one."""
+        return False
 
     def _settle(self) -> None:
         """Before the worker writes to weights."""

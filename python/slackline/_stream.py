@@ -181,6 +181,8 @@ class Places:
             self._trained.update((one.number, one.records) for one in new)
             if new or not self._given:
                 return new
+            if worker._optimizer is not None and worker._optimizer._finish_round():
+                continue
             # The last records of all are fewer than a step takes.
             self.take(sum(records for _, _, records in self._given))
 

@@ -143,6 +143,11 @@ class Worker:
         return self._job.accumulate
 
     @property
+    def local_steps(self) -> int:
+        """Number of the script's own steps in a round of slackline.DiLoCo: local.steps. 0: the job has no local training."""
+        return self._job.local_steps
+
+    @property
     def seed(self) -> int:
         """Seed of the job. Call torch.manual_seed(worker.seed) before you make the model, and all workers begin alike."""
         return self._job.seed
@@ -409,9 +414,24 @@ class Worker:
             raise FailedPreconditionError("this worker has an optimizer already; allowed is one a worker")
         self._optimizer = optimizer
 
+    def _check_rounds(self, in_rounds: bool) -> None:
+        """Raises FailedPreconditionError where the job does not train as an optimizer does."""
+        if in_rounds and self.local_steps == 0:
+            raise FailedPreconditionError(
+                "found local.steps: 0 in the job; allowed with slackline.DiLoCo is the number of the script's steps in a round: "
+                "local: {steps: 500} in the job file, or --set local.steps=500"
+            )
+        if self.local_steps > 0 and not in_rounds:
+            raise FailedPreconditionError(
+                f"found local.steps: {self.local_steps} in the job; allowed with slackline.Optimizer is 0, which pushes every step. "
+                "slackline.DiLoCo trains in rounds"
+            )
+
     def _note_place(self) -> None:
         # Samples that are handed out again, after a worker has died, lie before others.
         stepped = self._stepped if self._node is None else self._node.taken
+        if self.local_steps:
+            stepped += self._given - self._taken  # in the round that is under way
         self._place = max(self._place, self._epoch * self._samples_of_epoch + self._begin + stepped)
 
     @property
@@ -435,6 +455,10 @@ class Worker:
     def _parts(self) -> tuple[int, int]:
         """Of the vectors that are pushed, that of the next step; of those with weights, the newest."""
         return self._job.parts()
+
+    def _has_all_samples(self) -> bool:
+        """Whether the script has all samples of its range; also where it has none."""
+        return self._given - self._taken >= len(self._samples) - self._stepped
 
     def _may_leave_early(self) -> bool:
         return self._job.is_open and self._job.leaves_early and not self.done and len(self._samples) > 0

@@ -385,6 +385,8 @@ NB_MODULE(_core, module) {
       .def_prop_ro("epochs", [](const Job& job) { return job.settings().epochs; })
       .def_prop_ro("threads", [](const Job& job) { return job.settings().threads; })
       .def_prop_ro("window", [](const Job& job) { return job.settings().window; })
+      .def_prop_ro("local_steps", [](const Job& job) { return job.settings().local_steps; })
+      .def_prop_ro("names_lr", [](const Job& job) { return job.settings().names_lr; })
       .def_prop_ro("learning_rates", &Job::LearningRates)
       .def("group_of", &Job::GroupOf, nb::arg("tensor"))
       .def("set_optimizer", &Job::SetOptimizer, nb::arg("settings"), nb::arg("groups"), nb::arg("members"))

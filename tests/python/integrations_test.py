@@ -47,6 +47,10 @@ print(f"{folder}: loss {loss}, in the run {expected}, without adapters {before}"
 assert abs(loss - expected) < tolerance and loss < before - 0.01, (loss, expected, before)
 """
 
+# The optimizer of each library is then the inner one; the servers' is DiLoCo's.
+ROUNDS = "local: {steps: 4}\nconsistency: {mode: bsp}\ncluster: {servers: 1, workers: 2}\n"
+
+
 class Integrations(launch_test.Launched):
     def check(self, script, job, least, *arguments):
         run = self.launch(launch_test.OPTIONS.examples / script, "--servers", "1", "--workers", "2",
@@ -55,6 +59,11 @@ class Integrations(launch_test.Launched):
         for name in ("worker-1", "worker-2"):
             self.assertIn("steps: training is complete", self.log(run, name), run.diagnosis())
         self.assertGreater(self.accuracy(run), least, run.diagnosis())
+
+    def rounds(self, epochs):
+        job = self.folder / "rounds.yaml"
+        job.write_text(f"model: {{kind: external}}\ntraining: {{epochs: {epochs}, batch_size: 32}}\n{ROUNDS}")
+        return job
 
     def test_captions(self):
         self.check("captions.py", "captions.yaml", 0.8)
@@ -68,6 +77,15 @@ class Integrations(launch_test.Launched):
     @needs("accelerate")
     def test_transformers_in_bf16_with_loader_processes(self):
         self.check("transformers_trainer.py", "sentences.yaml", 0.5, "--bf16", "--loaders", "2")
+
+    @needs("transformers")
+    @needs("accelerate")
+    def test_transformers_in_rounds(self):
+        self.check("transformers_trainer.py", self.rounds(epochs=6), 0.5, "--learning-rate", "0.003")
+
+    @needs("lightning")
+    def test_lightning_in_rounds(self):
+        self.check("lightning_trainer.py", self.rounds(epochs=4), 0.5)
 
     @needs("lightning")
     def test_lightning(self):
@@ -135,6 +153,10 @@ class LanguageModels(launch_test.Launched):
     def test_lightning_in_bf16_with_loader_processes(self):
         run, loss = self.train("gpt_lightning.py", "gpt-ssp.yaml", "--bf16", "--loaders", "2")
         self.assertLess(loss, 3.4, run.diagnosis())
+
+    def test_gpt_by_diloco(self):
+        run, loss = self.train("gpt_diloco.py", "gpt-diloco.yaml")
+        self.assertLess(loss, 3.2, run.diagnosis())
 
     @needs("peft")
     @needs("accelerate")

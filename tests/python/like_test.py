@@ -80,9 +80,6 @@ def kill(program):
 
 
 class Like(Base):
-    def unconnected(self, text=""):
-        return slackline.connect("127.0.0.1:1", str(self.job(text)), log="nothing")
-
     def train(self, worker, *both, further=(), after=None):
         """Trains models by optimizers, all on the same batches."""
         loader = DataLoader(data(), batch_size=8, sampler=worker.sampler(48))

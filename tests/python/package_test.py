@@ -93,6 +93,10 @@ class Base(unittest.TestCase):
     def cluster(self, text="", **options):
         return slackline.local_cluster(self.job(text), programs=PROGRAMS, **options)
 
+    def unconnected(self, text=""):
+        """A worker of a job whose scheduler nobody has started."""
+        return slackline.connect("127.0.0.1:1", str(self.job(text)), log="nothing")
+
     @contextlib.contextmanager
     def brief_cluster(self, text="", **options):
         """Its processes end while the test goes on."""

@@ -34,7 +34,7 @@ absl::Status Refused(const std::string& key, const std::string& found, const std
 }
 
 absl::Status CheckSettings(const job::Job& job, const WorkerConfig& config) {
-  if (config.trainer.local.on()) return Refused("local", "local training", "local.steps: 0 and local.epochs: 0");
+  if (config.trainer.local.epochs > 0) return Refused("local.epochs", absl::StrCat(config.trainer.local.epochs), "0");
   if (config.trainer.slowdown > 1) {
     return Refused("worker.slowdown", absl::StrCat(config.trainer.slowdown), "none for this worker");
   }
@@ -65,6 +65,8 @@ class OpenedJob : public EmbeddedJob {
                   .epochs = job_.training().epochs(),
                   .threads = config_.compute_threads,
                   .window = config_.trainer.window,
+                  .local_steps = config_.trainer.local.steps,
+                  .names_lr = job_.optimizer().has_lr(),
                   .optimizer = MakeOptimizerConfig(job_, /*samples_per_epoch=*/0),
                   .group_rules = config_.model.groups},
         metrics_(ProcessLabels(job_.name(), options_.name, "worker")),

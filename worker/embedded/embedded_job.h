@@ -41,6 +41,9 @@ class EmbeddedJob {
     uint32_t epochs = 1;
     uint32_t threads = 1;  // number of threads that compute
     uint32_t window = 1;   // number of steps that may be in flight
+    // Number of the caller's own steps in a round of local training; each push is one round. 0: no local training.
+    uint32_t local_steps = 0;
+    bool names_lr = false;  // the job file sets optimizer.lr
     // Settings of the servers' optimizer, and the patterns of its groups.
     OptimizerConfig optimizer = {};
     std::vector<ParameterGroupRule> group_rules = {};
@@ -65,8 +68,9 @@ class EmbeddedJob {
   };
 
   // Reads the job file and its credentials. Opens no connection yet.
-  //   kInvalidArgument  the job has a setting that only the C++ worker supports: local training, worker.slowdown; or a
-  //                     bad name or address
+  //   kInvalidArgument  the job has a setting that only the C++ worker supports: local.epochs, worker.slowdown; or a
+  //   bad
+  //                     name or address
   //   others            as ReadJobFile() and security::Security::Open()
   static absl::StatusOr<std::unique_ptr<EmbeddedJob>> Read(const Options& options);
   virtual ~EmbeddedJob() = default;

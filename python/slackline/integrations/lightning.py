@@ -10,6 +10,8 @@
 The job decides about epochs (max_epochs=-1), optimizer and checkpoints (enable_checkpointing=False). The learning rate is the job's, too,
 unless configure_optimizers returns a scheduler: then each push has the rates of its optimizer, by that scheduler. Nothing else of that
 optimizer has an effect, unless the strategy is made with like=True.
+
+In a job with local.steps, the module trains in rounds (slackline.DiLoCo): optimizer and scheduler of configure_optimizers are the inner ones.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.strategies import SingleDeviceStrategy
 from lightning.pytorch.utilities.model_helpers import is_overridden
 
-from .. import Optimizer, Worker
+from .. import DiLoCo, Optimizer, Worker
 from .._like import without_schedule
 from ._adapter import Passes, Schedule, check_steps, copy_rates, step_of_job, steps_in_job
 
@@ -96,15 +98,31 @@ class SlacklineStrategy(SingleDeviceStrategy):
         scaled = getattr(self.precision_plugin, "scaler", None) is not None
         overlap = not trainer.gradient_clip_val and accumulate == 1 and not scaled
         self._configure(trainer)
+        outer = None
+        if self.worker.local_steps:
+            outer = self._train_in_rounds(module)
+        else:
+            self._exchange_gradients(module, accumulate, overlap)
+        measure = self._measure
+        if measure is not None:
+            self.worker.evaluation(lambda: measure(module), samples=self._test_samples)
+        trainer.callbacks.append(_FollowTheJob(self.worker, outer))  # type: ignore[attr-defined]
+
+    def _train_in_rounds(self, module: lightning.LightningModule) -> DiLoCo:
+        if self._like:
+            raise ValueError(
+                "found like=True in a job with local.steps; allowed is False: the optimizer of configure_optimizers is the inner one"
+            )
+        if self.lr_scheduler_configs:
+            self._follow_schedules(self.optimizers[0], is_overridden("lr_scheduler_step", module))
+        return DiLoCo(module, self.worker)
+
+    def _exchange_gradients(self, module: lightning.LightningModule, accumulate: int, overlap: bool) -> None:
         like = without_schedule(self.optimizers[0]) if self._like else None
         optimizer = Optimizer(module, self.worker, like=like, accumulate=accumulate, overlap=overlap)
         if self.lr_scheduler_configs:
             self._keep_schedule(optimizer, is_overridden("lr_scheduler_step", module))
         self.optimizers = [optimizer]
-        measure = self._measure
-        if measure is not None:
-            self.worker.evaluation(lambda: measure(module), samples=self._test_samples)
-        trainer.callbacks.append(_EndWithTheJob(self.worker))  # type: ignore[attr-defined]
 
     def _configure(self, trainer: lightning.Trainer) -> None:
         """Has optimizers and schedulers of configure_optimizers, which asks the Trainer for its number of steps."""
@@ -119,6 +137,12 @@ class SlacklineStrategy(SingleDeviceStrategy):
 
     def _keep_schedule(self, optimizer: Optimizer, by_module: bool) -> None:
         own = self.optimizers[0]
+        self._follow_schedules(optimizer, by_module)
+        copy_rates(own, optimizer)
+        optimizer.register_step_pre_hook(lambda *_: copy_rates(own, optimizer))
+
+    def _follow_schedules(self, optimizer: torch.optim.Optimizer, by_module: bool) -> None:
+        """Has the schedulers where the job is, before each step of `optimizer`."""
         schedules = []
         for config in [] if by_module else self.lr_scheduler_configs:
             if config.reduce_on_plateau:
@@ -129,13 +153,12 @@ class SlacklineStrategy(SingleDeviceStrategy):
             schedules.append(Schedule(config.scheduler, _every(config.frequency, count)))
             config.scheduler = schedules[-1]  # type: ignore[assignment]
 
-        def before_push(*args: Any) -> None:
+        def follow(*args: Any) -> None:
             for one in schedules:
                 one.follow()
-            copy_rates(own, optimizer)
 
-        before_push()
-        optimizer.register_step_pre_hook(before_push)
+        follow()
+        optimizer.register_step_pre_hook(follow)
 
     def _step(self) -> int:
         return step_of_job(self.worker)
@@ -156,11 +179,19 @@ def _every(frequency: int, count: Callable[[], int]) -> Callable[[], int]:
     return lambda: count() // frequency
 
 
-class _EndWithTheJob(Callback):
-    def __init__(self, worker: Worker) -> None:
-        self._worker = worker
+class _FollowTheJob(Callback):
+    """Steps the outer optimizer behind each step of the module's own, and ends with the job."""
 
-    def on_train_batch_end(self, trainer: lightning.Trainer, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, worker: Worker, outer: Optional[DiLoCo]) -> None:
+        self._worker = worker
+        self._outer = outer
+
+    def on_train_batch_end(self, trainer: lightning.Trainer, pl_module: Any, outputs: Any, *args: Any, **kwargs: Any) -> None:
+        if self._outer is not None:
+            loss = outputs.get("loss") if isinstance(outputs, Mapping) else outputs
+            if loss is not None:
+                self._worker.report(loss=float(loss))
+            self._outer.step()
         self._look(trainer)
 
     def on_train_epoch_end(self, trainer: lightning.Trainer, *args: Any, **kwargs: Any) -> None:

@@ -10,6 +10,8 @@
 The job decides, whatever the arguments say, about epochs (num_train_epochs, max_steps), batch size (per_device_train_batch_size),
 checkpoints (save_strategy), and the evaluations whose results the run shows. Learning rate and schedule are the job's, too, unless the
 arguments name any. Optimizer and weight decay are the job's, whatever `optim` says, unless the script passes an optimizer of torch.
+
+In a job with local.steps, the trainer trains in rounds (slackline.DiLoCo): its optimizer, learning rate and schedule are the inner ones.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from torch.utils.data import DataLoader
 from transformers import PrinterCallback, SchedulerType, Trainer, TrainerCallback
 from transformers.trainer_callback import ProgressCallback
 
-from .. import Optimizer, Stream, Worker, _core
+from .. import DiLoCo, Optimizer, Stream, Worker, _core
 from ._adapter import Passes, Schedule, check_steps, step_of_job, steps_in_job
 
 # The job says when it is over.
@@ -74,11 +76,16 @@ class _JobSchedule:
     def load_state_dict(self, state_dict: dict[str, Any]) -> None: ...
 
 
-class _EndWithTheJob(TrainerCallback):
+class _FollowTheJob(TrainerCallback):
+    """Steps the outer optimizer behind each step of the trainer's own, and ends with the job."""
+
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
+        self.outer: Optional[DiLoCo] = None
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> Any:
+        if self.outer is not None:
+            self.outer.step()
         return self._look(control)
 
     def on_epoch_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> Any:
@@ -101,6 +108,9 @@ class SlacklineTrainer(Trainer):
 
     With optimizers=(optimizer, None), the servers take the settings of that optimizer, as slackline.Optimizer does by `like`. Its learning
     rates then count in place of the arguments' learning_rate.
+
+    In a job with local.steps, optimizer, learning rate and schedule are the trainer's own, as its arguments say. The outer optimizer is
+    that of slackline.DiLoCo. The schedule goes by the job's progress, as above.
 
     The learning rate is the job's, by its schedule, unless learning_rate, lr_scheduler_type, lr_scheduler_kwargs or warmup_steps of the
     arguments differ from the library's defaults. Then all pushes have the rates of the arguments' schedule, and a log line says
@@ -144,7 +154,8 @@ class SlacklineTrainer(Trainer):
             raise ValueError(
                 f"found an eval_dataset of type {type(self.eval_dataset).__name__}, without a length; allowed is one with a length"
             )
-        if kwargs.get("optimizer_cls_and_kwargs") is not None:
+        self._in_rounds = worker.local_steps > 0
+        if kwargs.get("optimizer_cls_and_kwargs") is not None and not self._in_rounds:
             raise ValueError(
                 "found optimizer_cls_and_kwargs; allowed is optimizers=(optimizer, None): the servers take its kind and settings"
             )
@@ -164,28 +175,51 @@ class SlacklineTrainer(Trainer):
         self._warn_of_the_jobs()
         self.args.max_steps = _STEPS_MAX
         self.args.save_strategy = "no"  # type: ignore[assignment,unused-ignore]
-        self.add_callback(_EndWithTheJob(worker))
+        self._follower = _FollowTheJob(worker)
+        self.add_callback(self._follower)
         # Of how many steps there will be nothing is known: no bar.
         if self.pop_callback(ProgressCallback) is not None:
             self.add_callback(PrinterCallback)
 
     def create_optimizer(self, *args: Any, **kwargs: Any) -> torch.optim.Optimizer:
         if self.optimizer is None:
-            accumulate = self.args.gradient_accumulation_steps
-            # Clipping here changes gradients between backward and the push, as a GradScaler does.
-            overlap = not self.args.max_grad_norm and accumulate == 1 and not self.args.fp16
             assert isinstance(self.model, torch.nn.Module)
-            self.optimizer = self._exchange = Optimizer(
-                self.model, self.worker, like=self._like, accumulate=accumulate, overlap=overlap
-            )
+            if self._in_rounds:
+                self._make_inner(self.model, *args, **kwargs)
+            else:
+                self._make_exchange(self.model)
             if self.eval_dataset is not None:
                 self.worker.evaluation(self._measure, samples=len(cast(Sized, self.eval_dataset)))
-        return self.optimizer
+        return cast(torch.optim.Optimizer, self.optimizer)
+
+    def _make_exchange(self, model: torch.nn.Module) -> None:
+        accumulate = self.args.gradient_accumulation_steps
+        # Clipping here changes gradients between backward and the push, as a GradScaler does.
+        overlap = not self.args.max_grad_norm and accumulate == 1 and not self.args.fp16
+        self.optimizer = self._exchange = Optimizer(
+            model, self.worker, like=self._like, accumulate=accumulate, overlap=overlap
+        )
+
+    def _make_inner(self, model: torch.nn.Module, *args: Any, **kwargs: Any) -> None:
+        self.optimizer = self._like  # type: ignore[assignment,unused-ignore]
+        # Makes one where there is none. The library wraps it later.
+        self._inner: torch.optim.Optimizer = super().create_optimizer(*args, **kwargs)
+        self._follower.outer = DiLoCo(model, self.worker)
 
     def create_scheduler(self, *args: Any, **kwargs: Any) -> Any:
         if self.lr_scheduler is None:
-            self.lr_scheduler = self._script_schedule() if self._schedule_of else cast(Any, _JobSchedule())
+            if self._in_rounds:
+                self.lr_scheduler = self._by_job(self._inner)
+            else:
+                self.lr_scheduler = self._script_schedule() if self._schedule_of else cast(Any, _JobSchedule())
         return self.lr_scheduler
+
+    def _by_job(self, optimizer: torch.optim.Optimizer) -> Any:
+        """The schedule of the arguments over the steps of the job, whoever takes them."""
+        schedule = Schedule(super().create_scheduler(steps_in_job(self.worker), optimizer), lambda: step_of_job(self.worker))
+        schedule.follow()
+        optimizer.register_step_pre_hook(lambda *_: schedule.follow())
+        return schedule
 
     def _script_schedule(self) -> Any:
         exchange = self._exchange
@@ -193,13 +227,10 @@ class SlacklineTrainer(Trainer):
         if "learning_rate" in self._schedule_of:
             for group in exchange.param_groups:
                 group["lr"] = self.args.learning_rate * (group["lr"] / job_lr if job_lr > 0 else 1)
-        steps = steps_in_job(self.worker)
-        schedule = Schedule(super().create_scheduler(steps, exchange), lambda: step_of_job(self.worker))
-        schedule.follow()
-        exchange.register_step_pre_hook(lambda *_: schedule.follow())
+        schedule = self._by_job(exchange)
         print(
             f"{self.worker.name}: the learning rate is that of TrainingArguments ({', '.join(self._schedule_of)}), over the "
-            f"{steps} steps of the job; optimizer.lr and optimizer.schedule of the job do not count",
+            f"{steps_in_job(self.worker)} steps of the job; optimizer.lr and optimizer.schedule of the job do not count",
             flush=True,
         )
         return schedule
@@ -208,7 +239,9 @@ class SlacklineTrainer(Trainer):
         known = {
             "num_train_epochs": self.worker.epochs, "max_steps": _STEPS_MAX, "per_device_train_batch_size": self.worker.batch_size
         }  # fmt: skip
-        named = [name for name in _named(self.args, _THE_JOBS) if getattr(self.args, name) != known.get(name)]
+        # In rounds, the optimizer is the trainer's.
+        jobs = [name for name, key in _THE_JOBS.items() if not self._in_rounds or not key.startswith("optimizer")]
+        named = [name for name in _named(self.args, jobs) if getattr(self.args, name) != known.get(name)]
         if named:
             own = "optimizers=..." if self._like is not None else ""
             said = ", ".join(f"{name} ({own if own and 'optimizer' in _THE_JOBS[name] else _THE_JOBS[name]})" for name in named)
@@ -246,7 +279,7 @@ class SlacklineTrainer(Trainer):
         return loss
 
     def log(self, logs: dict[str, float], *args: Any, **kwargs: Any) -> None:
-        if not self._schedule_of:
+        if not self._schedule_of and not self._in_rounds:
             logs.pop("learning_rate", None)  # the job's
         super().log(logs, *args, **kwargs)
 
