@@ -473,6 +473,14 @@ class Figures(unittest.TestCase):
         self.assertEqual((one.n, one.verdict), (3, "none seen"))
         self.assertIsNone(differences.difference(results.Results(parse(""), tuple(made)), *cells, "test_accuracy"))
 
+    def test_the_jobs_own_metric_is_compared(self):
+        experiment = parse("grid: {a.x: [1, 2]}\ncompare: [{of: {a.x: 2}, with: {a.x: 1}}]\n")
+        made = [results.Result(cell, repeat, repeat, None, "done", figures={"metric": loss + repeat ** 2 * loss})
+                for cell, loss in zip(experiment.cells, (1.0, 1.5)) for repeat in range(3)]
+        (one,) = differences.differences(results.Results(experiment, tuple(made)))
+        self.assertEqual((one.figure, one.verdict), ("metric", "none seen"))
+        self.assertAlmostEqual(one.mean, 0.5 * (1 + 2 + 5) / 3)
+
     def test_what_no_seed_changes_has_no_interval(self):
         cells = parse("grid: {a.x: [1, 2]}\n").cells
         made = [results.Result(cell, repeat, repeat, None, "done", figures={"time_s": time_s + repeat})
