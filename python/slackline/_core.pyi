@@ -72,6 +72,7 @@ class Job:
         gradient_norm: float | None,
         compute_seconds: float,
         learning_rates: Sequence[float],
+        local_steps: int = 0,
     ) -> str: ...
     def skip(self, samples: int) -> None: ...
     def evaluated(

@@ -115,7 +115,7 @@ class DiLoCo(Optimizer):
         reported = worker._loss, worker._accuracy
         worker._loss, worker._accuracy = (figure.mean() for figure in self._figures)
         try:
-            worker._step(None, None, rates)
+            worker._step(None, None, rates, self._steps)
         finally:
             worker._loss, worker._accuracy = reported
             self._begin_round()

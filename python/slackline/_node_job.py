@@ -128,8 +128,9 @@ class NodeJob:
         norm: Optional[float],
         seconds: float,
         rates: Sequence[float],
+        local_steps: int = 0,
     ) -> str:
-        del samples, loss, correct, rates  # the plan has those of all
+        del samples, loss, correct, rates, local_steps  # the plan has those of all
         if self._view[6] is not None:
             return "ended"
         try:

@@ -488,7 +488,9 @@ class Worker:
         self._range_in_order = False
         self._job.skip(count)
 
-    def _step(self, samples: Optional[int], norm: Optional[float], rates: Sequence[float]) -> None:
+    def _step(
+        self, samples: Optional[int], norm: Optional[float], rates: Sequence[float], local_steps: int = 0
+    ) -> None:
         if self.done:
             return
         drawn = self._given - self._taken
@@ -504,7 +506,7 @@ class Worker:
                 self._job.set_values(self._values)
                 self._values_news = False
             correct = None if self._accuracy is None else round(self._accuracy * count)
-            outcome = self._job.step(count, self._loss, correct, norm, seconds, rates)
+            outcome = self._job.step(count, self._loss, correct, norm, seconds, rates, local_steps)
         finally:
             self._since = time.monotonic()
         self._taken += count

@@ -187,7 +187,8 @@ class Job {
   }
 
   std::string Step(uint64_t samples, std::optional<double> loss, std::optional<uint64_t> correct,
-                   std::optional<double> gradient_norm, double compute_seconds, std::vector<double> learning_rates) {
+                   std::optional<double> gradient_norm, double compute_seconds, std::vector<double> learning_rates,
+                   uint64_t local_steps) {
     if (leaving_) return "ended";
     const auto step = Wait("optimizer.step()", [&] {
       return worker().Step({.samples = samples,
@@ -196,6 +197,7 @@ class Job {
                             .gradient_norm = gradient_norm,
                             .learning_rates = learning_rates,
                             .parts = part_positions_,
+                            .local_steps = local_steps,
                             .compute = absl::Seconds(compute_seconds),
                             .data_wait = absl::ZeroDuration()});
     });
@@ -408,7 +410,8 @@ NB_MODULE(_core, module) {
       .def_prop_ro("leaves_early", &Job::leaves_early)
       .def("ready", &Job::Ready, nb::arg("from_element"))
       .def("step", &Job::Step, nb::arg("samples"), nb::arg("loss").none(), nb::arg("correct").none(),
-           nb::arg("gradient_norm").none(), nb::arg("compute_seconds"), nb::arg("learning_rates"))
+           nb::arg("gradient_norm").none(), nb::arg("compute_seconds"), nb::arg("learning_rates"),
+           nb::arg("local_steps") = 0)
       .def("skip", &Job::Skip, nb::arg("samples"))
       .def("evaluated", &Job::Evaluated, nb::arg("samples"), nb::arg("loss").none(), nb::arg("accuracy").none(),
            nb::arg("values"), nb::arg("seconds"))

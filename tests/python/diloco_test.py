@@ -168,7 +168,8 @@ class Rounds(Base):
                 outer.step()
                 steps += 1
             self.assertEqual((steps, worker.clock), (7, 1))
-        self.assertEqual(json.loads((run / "summary.json").read_text())["samples"], sum(parts))
+        summary = json.loads((run / "summary.json").read_text())
+        self.assertEqual((summary["samples"], summary["worker_list"][0]["local_steps"]), (sum(parts), 7))
 
     def test_what_does_not_go_is_refused(self):
         model = network()

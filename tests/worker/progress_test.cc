@@ -62,6 +62,7 @@ TEST(ProgressBoard, FiguresReachTheReportAndTheSeries) {
   step.staleness_max = 5;
   step.slack = 3;
   step.gradient_norm = 1.5;
+  step.local_steps = 6;
   WorkerMembership life;
   life.first_clock = Clock64(6);
   ProgressBoard board;
@@ -80,6 +81,7 @@ TEST(ProgressBoard, FiguresReachTheReportAndTheSeries) {
   EXPECT_EQ(report.compute_seconds(), 1);
   EXPECT_EQ(report.data_seconds(), 0.25);
   EXPECT_EQ(report.pull_seconds(), 0.5);
+  EXPECT_EQ(report.local_steps(), 12u);
   EXPECT_EQ(report.pushes_applied(), 8u);
   EXPECT_EQ(report.staleness_answers(), 8u);
   EXPECT_EQ(report.pushes_discarded(), 6u);
@@ -100,8 +102,8 @@ TEST(ProgressBoard, FiguresReachTheReportAndTheSeries) {
         "slackline_worker_pushes_total{outcome=\"discarded\"} 2",
         "slackline_worker_pushes_total{outcome=\"quarantined\"} 4", "slackline_worker_pushes_total{outcome=\"lost\"} 2",
         "slackline_worker_data_wait_seconds_sum 0.25", "slackline_worker_slack_steps 3",
-        "slackline_worker_staleness_versions 5", "slackline_worker_clock_steps 7",
-        "slackline_worker_gradient_norm 1.5"}) {
+        "slackline_worker_staleness_versions 5", "slackline_worker_clock_steps 7", "slackline_worker_gradient_norm 1.5",
+        "slackline_worker_local_steps_total 12"}) {
     EXPECT_THAT(text, testing::HasSubstr(std::string(line) + "\n"));
   }
 }

@@ -28,6 +28,7 @@ struct StepFacts : StepReport {
   absl::Duration data_wait;  // part of `compute`: wait for batches
   absl::Duration wait;       // wait for servers
   double gradient_norm = 0;
+  uint64_t local_steps = 0;  // steps of the worker's own optimizer, if the push is a round of local training
   // First learning rate that the push names; absent: the rate is the job's.
   std::optional<double> learning_rate = std::nullopt;
 };
@@ -60,6 +61,7 @@ inline constexpr StepFigure kFigures[] = {
     {"compute_seconds", &StepFacts::compute},
     {"data_seconds", &StepFacts::data_wait},
     {"wait_seconds", &StepFacts::wait},
+    {"local_steps", &StepFacts::local_steps},
     {"push_seconds", &StepFacts::pushed},
     {"pull_seconds", &StepFacts::pulled},
     {"staleness_sum", &StepFacts::staleness_sum},

@@ -333,6 +333,7 @@ void EmbeddedWorker::Record(const BegunStep& step, const StepReport& report, abs
   facts.data_wait = info.data_wait;
   facts.wait = wait;
   facts.gradient_norm = step.norm;
+  facts.local_steps = info.local_steps;
   if (!info.learning_rates.empty()) facts.learning_rate = info.learning_rates.front();
   parts_.link.progress().Record(facts, parts_.time.Now());
   parts_.metrics.Record(facts);

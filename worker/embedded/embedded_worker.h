@@ -52,6 +52,7 @@ struct EmbeddedStepInfo {
   std::vector<double> learning_rates = {};
   // Parts of the stream that the worker holds, with their positions after this step.
   std::vector<PartPosition> parts = {};
+  uint64_t local_steps = 0;       // steps of the caller's own optimizer, if this is a round of local training
   absl::Duration compute = {};    // time since the last step
   absl::Duration data_wait = {};  // part of `compute` that was spent waiting for data
 };

@@ -14,6 +14,7 @@ void LocalRound::Begin(Model& model, std::shared_ptr<OptimizerState> state) {
   }
   if (start_ == nullptr) start_ = AllocateAlignedFloats(model.elements());
   absl::c_copy(model.parameters(), start_.get());
+  steps_ = 0;
   sum_ = {};
   loss_sum_ = 0;
 }
@@ -25,6 +26,7 @@ void LocalRound::Step(Model& model, const StepResult& result) {
   optimizer_->StepBlock(0, push.first(trained), model.parameters().first(trained));
   absl::c_copy(push.first(model.pushed_elements()).subspan(trained),
                model.parameters().begin() + static_cast<std::ptrdiff_t>(trained));
+  ++steps_;
   sum_.samples += result.samples;
   sum_.correct += result.correct;
   loss_sum_ += result.loss * static_cast<double>(result.samples);

@@ -29,6 +29,8 @@ class LocalRound {
   // Fills the model's push(), restores the weights from the beginning, and returns the sum of the steps. Requires: at
   // least one step.
   StepResult Finish(Model& model);
+  // Number of steps of the newest round.
+  uint64_t steps() const { return steps_; }
   // Returns the inner optimizer's state. Null if each round begins with a new one.
   std::shared_ptr<OptimizerState> TakeState();
 
@@ -36,6 +38,7 @@ class LocalRound {
   const LocalConfig config_;
   AlignedFloats start_;
   std::shared_ptr<OptimizerState> optimizer_;
+  uint64_t steps_ = 0;
   StepResult sum_;
   double loss_sum_ = 0;  // over samples
 };

@@ -233,6 +233,7 @@ absl::StatusOr<uint64_t> Trainer::TrainStep(const RangeWork& range, const RangeP
   facts.samples = result->samples;
   facts.loss = result->loss;
   facts.gradient_norm = norm;
+  facts.local_steps = round_.steps();
   facts.correct = result->correct;
   facts.unjudged = parts_.group.model().counts_correct() ? 0 : result->samples;
   facts.compute = parts_.time.Now() - begin.time - std::exchange(overlap_wait_, absl::ZeroDuration());
