@@ -24,7 +24,7 @@ const HelpText kStopHelp = {
     .text =
         "The run ends as after Ctrl-C to `slackline train`: the scheduler makes a last checkpoint if the job says so "
         "(checkpoint.at_end), and all processes end. The command waits for that. `slackline resume` continues the run. "
-        "If the run had ended before, the exit code is 1.",
+        "A run that is being stopped is waited for, too. If the run is done or has failed, the exit code is 1.",
     .examples =
         "slackline stop 127.0.0.1:34567\n"
         "slackline stop runs/first --reason \"loss has not fallen since epoch 3\""};
@@ -33,6 +33,8 @@ constexpr absl::Duration kEndPoll = absl::Milliseconds(100);
 constexpr absl::Duration kAskTimeout = absl::Seconds(5);
 // A last checkpoint of a large model takes minutes.
 constexpr absl::Duration kEndMax = absl::Minutes(15);
+// A run that has just begun has no scheduler yet.
+constexpr absl::Duration kBeginMax = absl::Seconds(20);
 constexpr absl::Duration kFolderMax = absl::Seconds(30);
 constexpr size_t kStopReasonMax = 500;
 
@@ -68,13 +70,25 @@ std::string AwaitGoOn(const std::string& target) {
   }
 }
 
+// Returns the address of the run's scheduler. Waits for it in the folder of a run that begins.
+absl::StatusOr<std::string> AwaitAddress(const std::string& target) {
+  const absl::Time deadline = SteadyTime().Now() + kBeginMax;
+  while (true) {
+    absl::StatusOr<std::string> address = FindAddress(target);
+    if (address.ok() || SteadyTime().Now() > deadline) return address;
+    const absl::StatusOr<wire::JobStatus> end = ReadEnd(target);
+    if (!end.ok() || end->state() != kAway) return address;
+    absl::Notification().WaitForNotificationWithTimeout(kEndPoll);
+  }
+}
+
 int Stop(const StopCommandOptions& options) {
   const std::string& target = options.run.target;
   if (options.reason.empty() || options.reason.size() > kStopReasonMax) {
     return ComplainOfWrongUse(absl::InvalidArgumentError(absl::StrCat(
         "--reason: found ", options.reason.size(), " bytes; allowed are 1 to ", kStopReasonMax, " bytes")));
   }
-  const absl::StatusOr<std::string> address = FindAddress(target);
+  const absl::StatusOr<std::string> address = AwaitAddress(target);
   if (!address.ok()) return Complain(OrTheEnd(target, address.status()));
   const auto protection = FindProtection(options.run);
   if (!protection.ok()) return ComplainOfWrongUse(protection.status());
@@ -85,10 +99,12 @@ int Stop(const StopCommandOptions& options) {
         absl::UnavailableError(absl::StrCat("nothing was stopped: ", WhoSays(*address, before.status())));
     return Complain(OrTheEnd(target, failed));
   }
-  if (HasEnded(*before)) {
+  const bool stops = before->state() == wire::JOB_STOPPED;
+  if (HasEnded(*before) && !stops) {
     return Complain(absl::FailedPreconditionError(absl::StrCat("the run has ended before: ", before->reason())));
   }
-  if (const absl::Status told = scheduler.StopJob(options.reason, /*failed=*/false); !told.ok()) {
+  const absl::Status told = stops ? absl::OkStatus() : scheduler.StopJob(options.reason, /*failed=*/false);
+  if (!told.ok()) {
     return Complain(absl::UnavailableError(absl::StrCat("nothing was stopped: ", WhoSays(*address, told))));
   }
   if (const absl::Status gone = AwaitGone(scheduler, *address); !gone.ok()) return Complain(gone);

@@ -12,6 +12,7 @@
 #include "cli/base/shell_word.h"
 #include "cli/run/progress.h"
 #include "common/job/job_kinds.h"
+#include "common/job/push_samples.h"
 #include "common/text/counted.h"
 #include "scheduler/base/job_state_name.h"
 
@@ -93,6 +94,8 @@ std::pair<std::string, absl::string_view> NextConsistency(const job::Job& job) {
       if (staleness_max == job::Consistency::default_instance().staleness_max()) break;
       return {absl::StrCat("staleness_max=", 2 * staleness_max + 1), "a looser bound"};
     case job::Consistency::BSP:
+      // Momentum of an outer optimizer, which is usual with bsp, does not fit rounds that come one by one.
+      if (TrainsLocally(job)) return {"mode=quorum", "nobody waits for the slowest"};
       return {"mode=async", "nobody waits"};
     case job::Consistency::SOFTSYNC:
       return {absl::StrCat("softsync_n=", std::min<uint32_t>(65536, 2 * consistency.softsync_n())),

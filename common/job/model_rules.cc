@@ -89,12 +89,12 @@ class ModelRules : private RuleBook {
     NeedsOther(job.training(), "training.class_weights", needed, "external");
     NeedsOther(job.training(), "training.loss", needed, "external");
     if (!TrainsLocally(job)) return;
-    // The script has an inner optimizer of its own.
     const google::protobuf::Descriptor& local = *job::Local::descriptor();
     for (int i = 0; i < local.field_count(); ++i) {
       const std::string& field = local.field(i)->name();
       if (absl::c_linear_search(kLocalOfScripts, field)) continue;
-      NeedsOther(job.local(), absl::StrCat("local.", field), needed, "external");
+      NeedsOther(job.local(), absl::StrCat("local.", field),
+                 needed + ", since a script has an inner optimizer of its own", "external");
     }
   }
 };

@@ -231,16 +231,25 @@ class Worker:
         if isinstance(loader, torch.utils.data.DataLoader) and isinstance(loader.dataset, torch.utils.data.IterableDataset):
             yield from loop_over(loader, self, self._stream)
             return
+        in_vain = lost = 0  # passes in a row without a step, and their batches
         while not self.done:
             before = (self._taken, self._job.view()[1])
             given = 0
             for batch in self._pass(loader):
                 given += 1
                 yield batch
-            if given == 0 and not self.done and before == (self._taken, self._job.view()[1]):
+            stepped = self.done or before != (self._taken, self._job.view()[1])
+            in_vain, lost = (0, 0) if stepped else (in_vain + 1, lost + given)
+            left = len(self._samples) - self._stepped
+            if in_vain and given == 0:
                 raise FailedPreconditionError(
-                    f"the loader gave no batch, and {len(self._samples) - self._stepped} samples are left: drop_last must "
-                    "be False, and its sampler this worker's"
+                    f"the loader gave no batch, and {left} samples are left: drop_last must be False, and its sampler this worker's"
+                )
+            # A step of several batches may need some short passes at the end of an epoch.
+            if in_vain > 2 and lost >= 64:
+                raise FailedPreconditionError(
+                    f"the loop has had the same {left} samples {in_vain} times, and no step came: step() of the slackline.Optimizer "
+                    "or slackline.DiLoCo is called behind each backward pass, or behind each step of the inner optimizer"
                 )
 
     def _pass(self, loader: Iterable[Item]) -> Iterator[Item]:

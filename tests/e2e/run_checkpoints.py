@@ -210,6 +210,11 @@ cluster: {workers: 1, servers: 2}
         self.programs.wait_for("the resumed run", lambda: "goes on from checkpoint 1" in again.events(), 60, again.process)
         self.slackline("stop", run.folder)
         self.finish(again, 1)
+        # A run that has only begun is waited for.
+        begun = self.start("begun", SMALL, "training.epochs=200")
+        self.programs.wait_for("its folder", (begun.folder / "job.yaml").exists, 60, begun.process)
+        self.assertIn("stopped", self.slackline("stop", begun.folder))
+        self.finish(begun, 1)
 
     def test_a_copy_of_the_job_and_its_checkpoints_is_a_run(self):
         run = self.finish(self.start("run", SMALL, "training.epochs=1"))

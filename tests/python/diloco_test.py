@@ -184,13 +184,20 @@ class Rounds(Base):
             with self.assertRaisesRegex(ValueError, "allowed is none"):
                 outer.step(**arguments)
         for text, words in (
-            ("local: {steps: 4, lr: 0.1}\n", "local.lr: found a value together with external"),
+            ("local: {steps: 4, lr: 0.1}\n", "local.lr: found a value together with external; allowed is only with .*an inner optimizer of its own"),
             ("local: {epochs: 1}\n", "local.epochs: found a value together with external"),
             ("local: {steps: 4, optimizer: adamw}\n", "local.optimizer: found a value together with external"),
             (ROUNDS + "wire: {window: 2}\n", "wire.window: found a value together with local training"),
         ):
             with self.subTest(text), self.assertRaisesRegex(slackline.InvalidArgumentError, words):
                 self.unconnected(text)
+
+    def test_a_step_that_is_not_called_is_named(self):
+        with self.cluster(ROUNDS) as cluster, cluster.connect(log="warning") as worker:
+            slackline.DiLoCo(network(), worker)
+            with self.assertRaisesRegex(slackline.FailedPreconditionError, "has had the same 32 samples 16 times, and no step came: step()"):
+                for _ in worker.batches(DataLoader(data(), batch_size=8, sampler=worker.sampler(48))):
+                    pass
 
     def test_weights_that_are_not_finite_are_not_pushed(self):
         model = network()

@@ -9,6 +9,7 @@
 #include "absl/synchronization/notification.h"
 #include "common/base/check.h"
 #include "common/log/logging.h"
+#include "common/text/counted.h"
 #include "images/dataset/dataset.h"
 #include "worker/base/gradient_norm.h"
 
@@ -315,8 +316,8 @@ void EmbeddedWorker::FinishStepsSoon() {
       kGoodbyeTimeout, [this] { life_.EndWaits("this worker leaves, and has waited for its last steps long enough"); });
   const absl::Status finished = FinishSteps(0);
   if (!finished.ok()) {
-    log::Warning("this worker leaves with ", begun_.size(),
-                 " steps in flight, which may be lost: ", std::string(finished.message()));
+    log::Warning("this worker leaves with ", Counted(begun_.size(), "step"),
+                 " in flight, which may be lost: ", std::string(finished.message()));
   }
 }
 
