@@ -190,7 +190,7 @@ class Command(unittest.TestCase):
 
     def test_an_unknown_command_is_named_with_those_that_exist(self):
         known = ("train, status, resume, check, doctor, prepare, credentials, placement, launch, slurm, servers, checkpoint, "
-                 "runs, checkpoints, export, evaluate, trace, track, compare, experiment, simulate, plan, help, completion\n")
+                 "stop, runs, checkpoints, export, evaluate, trace, track, compare, experiment, simulate, plan, help, completion\n")
         for word, found in (("dance", "found 'dance'; allowed is "),
                             ("statsu", "found 'statsu'; did you mean 'status'? Allowed is ")):
             result = run(word)
@@ -211,7 +211,7 @@ class Command(unittest.TestCase):
         job = self.write("name: first\nsecurity: {mode: tls, folder: made}\n")
         run("credentials", self.folder / "made", "--job", "first")
         (self.folder / "made" / "operator.crt").unlink()
-        for command in ("status", "checkpoint"):
+        for command in ("status", "checkpoint", "stop"):
             missing = run(command, "127.0.0.1:1", "--job", job)
             self.assertEqual(missing.returncode, 2)
             self.assertIn("operator.crt: found no such file", missing.stderr)

@@ -15,7 +15,7 @@ import unittest
 SLACKLINE = ""
 
 # Commands whose options are those of this program. The others are Python packages, or the simulator.
-COMMANDS = ("train", "launch", "check", "status", "resume", "checkpoint", "runs", "checkpoints", "export", "credentials", "servers",
+COMMANDS = ("train", "launch", "check", "status", "resume", "checkpoint", "stop", "runs", "checkpoints", "export", "credentials", "servers",
             "servers add", "servers drain", "slurm", "slurm submit", "slurm run", "placement", "doctor", "prepare", "evaluate",
             "help", "completion")
 

@@ -196,6 +196,9 @@ TEST(JobModel, StagesAreForChains) {
 TEST(JobModel, ScriptsHaveModelsOfTheirOwn) {
   EXPECT_EQ(ParseJob("model: {kind: external}\ntraining: {accumulate: 2}\nwire: {encoding: bf16}", "j.yaml").status(),
             absl::OkStatus());
+  // A script has optimizers of its own for both ends of a round.
+  EXPECT_EQ(ParseJob("model: {kind: external}\nlocal: {steps: 4, outlier_factor: 3}", "j.yaml").status(),
+            absl::OkStatus());
   EXPECT_EQ(Refusal("model: {kind: external, classes: 3}"),
             "j.yaml:1: model.classes: found a value together with external; allowed is only with a model.kind that is "
             "known here (add --set model.classes=10 to take the default back)");
@@ -204,7 +207,7 @@ TEST(JobModel, ScriptsHaveModelsOfTheirOwn) {
         "{model: {kind: external}, training: {label_smoothing: 0.1}}",
         "{model: {kind: external}, training: {loss: mse}}",
         "{model: {kind: external}, training: {class_weights: balanced}}",
-        "{model: {kind: external}, local: {steps: 4}}", "{model: {kind: external}, local: {epochs: 2}}"}) {
+        "{model: {kind: external}, local: {steps: 4, lr: 0.1}}", "{model: {kind: external}, local: {epochs: 2}}"}) {
     EXPECT_THAT(Refusal(setting), testing::HasSubstr("found a value together with external")) << setting;
   }
 }

@@ -81,8 +81,8 @@ TEST(RunSummary, FiguresOfWorkersStandInOneOrder) {
   const auto json = nlohmann::ordered_json::parse(ToJson(summary));
   EXPECT_EQ(json.at("worker_list").dump(),
             R"([{"name":"w-1","state":"left","slowdown":1.0,"samples":0,"steps":0,"compute_seconds":0.0,)"
-            R"("wait_seconds":0.5,"data_seconds":0.0,"push_seconds":0.0,"pull_seconds":0.0,"pushes_applied":0,)"
-            R"("pushes_discarded":0,"pushes_quarantined":0,"pushes_lost":0,"pushed_bytes":0,)"
+            R"("wait_seconds":0.5,"data_seconds":0.0,"push_seconds":0.0,"pull_seconds":0.0,"local_steps":0,)"
+            R"("pushes_applied":0,"pushes_discarded":0,"pushes_quarantined":0,"pushes_lost":0,"pushed_bytes":0,)"
             R"("pulled_bytes":9223372036854775808}])");
 }
 
