@@ -298,8 +298,8 @@ class Errors(Base):
             slackline.connect("127.0.0.1:1", str(self.folder / "none.yaml"))
         with self.assertRaisesRegex(ValueError, "found no address and no job"):
             slackline.connect()
-        with self.assertRaisesRegex(ValueError, "local: found local training; allowed is local.steps: 0 .* is a script"):
-            slackline.connect("127.0.0.1:1", str(self.job("local: {steps: 2}\noptimizer: {lr: 1}\n")), overrides=["model.kind=mlp"])
+        with self.assertRaisesRegex(ValueError, "local.epochs: found 2; allowed is 0 where the worker is a script"):
+            slackline.connect("127.0.0.1:1", str(self.job("local: {epochs: 2}\noptimizer: {lr: 1}\n")), overrides=["model.kind=mlp"])
 
     def test_scheduler_that_is_not_there(self):
         worker = slackline.connect(
