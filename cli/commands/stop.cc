@@ -35,7 +35,7 @@ constexpr absl::Duration kAskTimeout = absl::Seconds(5);
 constexpr absl::Duration kEndMax = absl::Minutes(15);
 // A run that has just begun has no scheduler yet.
 constexpr absl::Duration kBeginMax = absl::Seconds(20);
-constexpr absl::Duration kFolderMax = absl::Seconds(30);
+constexpr absl::Duration kFolderMax = absl::Seconds(60);
 constexpr size_t kStopReasonMax = 500;
 
 struct StopCommandOptions {
@@ -60,14 +60,18 @@ absl::Status AwaitGone(SchedulerClient& scheduler, const std::string& address) {
 }
 
 // Waits until whoever looks after the run in a run folder has ended. Returns the command that continues the run, or
-// nothing if nobody knows.
-std::string AwaitGoOn(const std::string& target) {
+// nothing if `target` is no run folder.
+//   kDeadlineExceeded  the run goes on, for example with a scheduler that was started again
+absl::StatusOr<std::string> AwaitGoOn(const std::string& target) {
   const absl::Time deadline = SteadyTime().Now() + kFolderMax;
-  while (true) {
+  while (SteadyTime().Now() < deadline) {
     const absl::StatusOr<wire::JobStatus> end = ReadEnd(target);
-    if (!end.ok() || !end->go_on().empty() || SteadyTime().Now() > deadline) return end.ok() ? end->go_on() : "";
+    if (!end.ok() || !end->go_on().empty()) return end.ok() ? end->go_on() : "";
     absl::Notification().WaitForNotificationWithTimeout(kEndPoll);
   }
+  return absl::DeadlineExceededError(absl::StrCat("the scheduler is gone, but the run in ", target, " has not ended ",
+                                                  "within ", absl::FormatDuration(kFolderMax),
+                                                  "; `slackline status` says what it does"));
 }
 
 // Returns the address of the run's scheduler. Waits for it in the folder of a run that begins.
@@ -108,8 +112,9 @@ int Stop(const StopCommandOptions& options) {
     return Complain(absl::UnavailableError(absl::StrCat("nothing was stopped: ", WhoSays(*address, told))));
   }
   if (const absl::Status gone = AwaitGone(scheduler, *address); !gone.ok()) return Complain(gone);
-  const std::string go_on = AwaitGoOn(target);
-  std::printf("stopped%s\n", go_on.empty() ? "" : absl::StrCat("; to continue: ", go_on).c_str());
+  const absl::StatusOr<std::string> go_on = AwaitGoOn(target);
+  if (!go_on.ok()) return Complain(go_on.status());
+  std::printf("stopped%s\n", go_on->empty() ? "" : absl::StrCat("; to continue: ", *go_on).c_str());
   return kExitDone;
 }
 

@@ -2,8 +2,8 @@
 
     slackline launch gpt_diloco.py gpt-diloco.yaml -- --text FILE [--size tiny|small|gpt2]
 
-Three lines differ from a script for one GPU: connect(), DiLoCo() and exchange.step(). In a job without local.steps, the gradient of each
-step goes to the servers, which have the same AdamW.
+DiLoCo() and exchange.step() are new beside what every script has: connect(), sampler() and batches(). In a job without local.steps, the
+gradient of each step goes to the servers, which have the same AdamW.
 """
 
 import torch

@@ -20,7 +20,7 @@ constexpr uint64_t kIndexBytes = uint64_t{256} << 20;
 // left of this one would only take room.
 absl::Status CopyFile(const std::string& from, const std::string& to) {
   std::error_code error, ignored;
-  // Not removed before: the cache counts the room of a file that is there.
+  // The target stays where it is meanwhile: the cache counts the room of files that exist.
   std::filesystem::copy_file(from, to, std::filesystem::copy_options::overwrite_existing, error);
   if (!error) return absl::OkStatus();
   std::filesystem::remove(to, ignored);

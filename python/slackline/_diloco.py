@@ -65,7 +65,7 @@ class DiLoCo(Optimizer):
     def step(  # type: ignore[override,unused-ignore]
         self, closure: Optional[Callable[[], torch.Tensor]] = None, *, samples: Optional[int] = None
     ) -> Optional[torch.Tensor]:
-        """Call this behind each step of the inner optimizer. At the end of a round it pushes, waits as the consistency mode says, and
+        """Call this after each step of the inner optimizer. At the end of a round it pushes, waits as the consistency mode says, and
         writes the newest weights into the model. Otherwise it only counts, and tells the scheduler that the script is alive.
 
         The loss and the accuracy of a round are means over the samples of what report() was given. Once the job is over, step() does
@@ -151,13 +151,13 @@ class DiLoCo(Optimizer):
             self._warned_of_standstill = True
             warnings.warn(
                 f"no parameter has changed in the {self._steps} steps of a round: does the inner optimizer have the parameters of this "
-                "model, and comes outer.step() behind its step()?",
+                "model, and is outer.step() called after its step()?",
                 stacklevel=4,
             )
 
 
 class _Mean:
-    """Of figures over samples, as far as there are any."""
+    """Mean of a figure over samples. Samples without the figure do not count."""
 
     def __init__(self) -> None:
         self._sum = 0.0

@@ -74,7 +74,7 @@ class Optimizer(torch.optim.Optimizer):
         FailedPreconditionError: The worker has an optimizer already, or the job trains in rounds (local.steps): see DiLoCo.
     """
 
-    # Rounds of local training. The parameters are the script's own optimizer's, and exchanged by copies.
+    # True for rounds of local training: the script's own optimizer steps the parameters, which are exchanged by copies.
     _in_rounds = False
 
     def __init__(

@@ -248,8 +248,8 @@ class Worker:
             # A step of several batches may need some short passes at the end of an epoch.
             if in_vain > 2 and lost >= 64:
                 raise FailedPreconditionError(
-                    f"the loop has had the same {left} samples {in_vain} times, and no step came: step() of the slackline.Optimizer "
-                    "or slackline.DiLoCo is called behind each backward pass, or behind each step of the inner optimizer"
+                    f"the loop has had the same {left} samples {in_vain} times, and no step came: call step() of the "
+                    "slackline.Optimizer after each backward pass, or of slackline.DiLoCo after each step of the inner optimizer"
                 )
 
     def _pass(self, loader: Iterable[Item]) -> Iterator[Item]:
@@ -424,7 +424,7 @@ class Worker:
         self._optimizer = optimizer
 
     def _check_rounds(self, in_rounds: bool) -> None:
-        """Raises FailedPreconditionError where the job does not train as an optimizer does."""
+        """Raises FailedPreconditionError unless the optimizer and the job agree on rounds of local training."""
         if in_rounds and self.local_steps == 0:
             raise FailedPreconditionError(
                 "found local.steps: 0 in the job; allowed with slackline.DiLoCo is the number of the script's steps in a round: "

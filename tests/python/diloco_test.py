@@ -195,7 +195,7 @@ class Rounds(Base):
     def test_a_step_that_is_not_called_is_named(self):
         with self.cluster(ROUNDS) as cluster, cluster.connect(log="warning") as worker:
             slackline.DiLoCo(network(), worker)
-            with self.assertRaisesRegex(slackline.FailedPreconditionError, "has had the same 32 samples 16 times, and no step came: step()"):
+            with self.assertRaisesRegex(slackline.FailedPreconditionError, "has had the same 32 samples 16 times, and no step came: call step()"):
                 for _ in worker.batches(DataLoader(data(), batch_size=8, sampler=worker.sampler(48))):
                     pass
 
