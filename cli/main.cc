@@ -21,6 +21,7 @@
 #include "cli/commands/packages.h"
 #include "cli/commands/runs.h"
 #include "cli/commands/servers.h"
+#include "cli/commands/service.h"
 #include "cli/commands/status.h"
 #include "cli/commands/stop.h"
 #include "cli/commands/train.h"
@@ -59,6 +60,12 @@ constexpr CommandEntry kCommands[] = {
     {"Start and change runs", "servers", AddServers},
     {"Start and change runs", "checkpoint", AddCheckpoint},
     {"Start and change runs", "stop", AddStop},
+    {"Many jobs", "service", AddService},
+    {"Many jobs", "submit", AddSubmit},
+    {"Many jobs", "jobs", AddJobs},
+    {"Many jobs", "logs", AddLogs},
+    {"Many jobs", "cancel", AddCancel},
+    {"Many jobs", "rm", AddRemove},
     {"Results", "runs", AddRuns},
     {"Results", "checkpoints", AddCheckpoints},
     {"Results", "export", AddExport},

@@ -18,12 +18,16 @@
 #include <nlohmann/json.hpp>
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "cli/base/spawn.h"
+#include "common/shm/descriptor.h"
 #include "common/text/json_text.h"
 #include "common/text/utf8.h"
 #include "common/time/clock.h"
 
 namespace slackline::cli {
 namespace {
+
+using shm::Descriptor;
 
 constexpr size_t kLastWordsBytesMax = 4096;
 
@@ -39,58 +43,12 @@ std::string PlainLogLine(const std::string& line) {
   return absl::StrCat(text("time"), " ", text("process"), " ", text("level"), ": ", text("message"));
 }
 
-// Closes on destruction.
-class FileDescriptor {
- public:
-  explicit FileDescriptor(int fd) : fd_(fd) {}
-  FileDescriptor(const FileDescriptor&) = delete;
-  FileDescriptor& operator=(const FileDescriptor&) = delete;
-  ~FileDescriptor() { Close(); }
+}  // namespace
 
-  int get() const { return fd_; }
-  void Close() {
-    if (fd_ >= 0) ::close(fd_);
-    fd_ = -1;
-  }
-
- private:
-  int fd_;
-};
-
-// The child between fork and exec: only calls that are safe there. Never returns; a failure goes to `report` as
-// errno.
-[[noreturn]] void BecomeProgram(char* const* command, int log, int report, pid_t parent) {
-  ::setpgid(0, 0);
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  // The parent may have died before prctl; then nobody would kill us.
-  if (::getppid() != parent) ::_exit(1);
-  sigset_t none;
-  ::sigemptyset(&none);
-  ::sigprocmask(SIG_SETMASK, &none, nullptr);
-  // Whoever started us may have ignored some. Children get them from us, and SIGPIPE as every program expects it.
-  for (const int signal : {SIGINT, SIGTERM, SIGCHLD, SIGPIPE}) ::signal(signal, SIG_DFL);
-  const int input = ::open("/dev/null", O_RDONLY);
-  ::dup2(input, STDIN_FILENO);
-  ::dup2(log, STDOUT_FILENO);
-  ::dup2(log, STDERR_FILENO);
-  ::execv(command[0], command);
-  const int error = errno;
-  const ssize_t ignored = ::write(report, &error, sizeof(error));
-  static_cast<void>(ignored);
-  ::_exit(127);
-}
-
-absl::Status SystemError(const std::string& what, int error) {
-  const std::string text = absl::StrCat(what, ": ", ::strerror(error));
-  return error == ENOENT ? absl::NotFoundError(text) : absl::UnavailableError(text);
-}
-
-ProcessEnd FromWaitStatus(int status) {
+ProcessEnd ProcessEnd::FromWait(int status) {
   if (WIFSIGNALED(status)) return {true, WTERMSIG(status)};
   return {false, WEXITSTATUS(status)};
 }
-
-}  // namespace
 
 std::string ProcessEnd::Describe() const {
   if (!by_signal) return absl::StrCat("exit code ", code);
@@ -98,34 +56,19 @@ std::string ProcessEnd::Describe() const {
 }
 
 absl::StatusOr<Process> Process::Start(ProcessSpec spec) {
-  const FileDescriptor log(::open(spec.log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
-  if (log.get() < 0) return SystemError(absl::StrCat("cannot write ", spec.log.string()), errno);
+  const Descriptor log(::open(spec.log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
+  if (!log.valid()) return SystemError(absl::StrCat("cannot write ", spec.log.string()), errno);
   const off_t log_begin = ::lseek(log.get(), 0, SEEK_END);
-  int pipe[2];
-  if (::pipe2(pipe, O_CLOEXEC) != 0) return SystemError("cannot make a pipe", errno);
-  const FileDescriptor read_end(pipe[0]);
-  FileDescriptor write_end(pipe[1]);
-  std::vector<char*> command;
-  for (std::string& argument : spec.command) command.push_back(argument.data());
-  command.push_back(nullptr);
-
   const pid_t parent = ::getpid();
-  const pid_t pid = ::fork();
-  if (pid < 0) return SystemError("cannot start a process", errno);
-  if (pid == 0) BecomeProgram(command.data(), log.get(), write_end.get(), parent);
-
-  // Nothing comes through the pipe when exec works: it closes the other end.
-  write_end.Close();
-  int error = 0;
-  ssize_t size;
-  while ((size = ::read(read_end.get(), &error, sizeof(error))) < 0 && errno == EINTR) {
-  }
-  Process process(std::move(spec), std::max<int64_t>(0, log_begin), pid);
-  if (size == static_cast<ssize_t>(sizeof(error))) {
-    process.KillAndReap();
-    return SystemError(absl::StrCat("cannot start ", process.spec_.command.front()), error);
-  }
-  return process;
+  const absl::StatusOr<pid_t> pid = Spawn(spec.command, log.get(), [parent] {
+    ::setpgid(0, 0);
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    // The parent may have died before prctl; then nobody would kill us.
+    if (::getppid() != parent) ::_exit(1);
+    return true;
+  });
+  if (!pid.ok()) return pid.status();
+  return Process(std::move(spec), std::max<int64_t>(0, log_begin), *pid);
 }
 
 Process::Process(Process&& other) noexcept
@@ -153,7 +96,7 @@ void Process::KillAndReap() {
   int status = 0;
   while (::waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
   }
-  end_ = FromWaitStatus(status);
+  end_ = ProcessEnd::FromWait(status);
 }
 
 std::optional<ProcessEnd> Process::Poll() {
@@ -166,13 +109,13 @@ std::optional<ProcessEnd> Process::Poll() {
   // have its number.
   ::kill(-pid_, SIGKILL);
   int status = 0;
-  if (::waitpid(pid_, &status, WNOHANG) == pid_) end_ = FromWaitStatus(status);
+  if (::waitpid(pid_, &status, WNOHANG) == pid_) end_ = ProcessEnd::FromWait(status);
   return end_;
 }
 
 std::optional<ProcessEnd> Process::WaitFor(absl::Duration timeout) {
   if (Poll()) return end_;
-  const FileDescriptor pidfd(static_cast<int>(::syscall(SYS_pidfd_open, pid_, 0)));
+  const Descriptor pidfd(static_cast<int>(::syscall(SYS_pidfd_open, pid_, 0)));
   pollfd wait{pidfd.get(), POLLIN, 0};
   const absl::Time deadline = SteadyTime().Now() + timeout;
   while (!Poll()) {
@@ -188,11 +131,11 @@ void Process::Signal(int signal) {
   if (pid_ != 0 && !Poll()) ::kill(pid_, signal);
 }
 
-std::string Process::LastWords(size_t lines_max) const {
-  std::ifstream in(spec_.log, std::ios::binary);
+std::string LastWords(const std::filesystem::path& log, int64_t begin, size_t lines_max) {
+  std::ifstream in(log, std::ios::binary);
   in.seekg(0, std::ios::end);
   const std::streamoff size = in.tellg();
-  in.seekg(std::max<std::streamoff>(log_begin_, size - static_cast<std::streamoff>(kLastWordsBytesMax)));
+  in.seekg(std::max<std::streamoff>(begin, size - static_cast<std::streamoff>(kLastWordsBytesMax)));
   std::deque<std::string> lines;
   for (std::string line; std::getline(in, line);) {
     if (line.find_first_not_of(" \t\r") == std::string::npos) continue;

@@ -29,10 +29,17 @@ struct ProcessEnd {
   // Exit code, or number of the signal.
   int code = 0;
 
+  // Of a status of waitpid(2).
+  static ProcessEnd FromWait(int status);
+
   bool ok() const { return !by_signal && code == 0; }
   // Examples: "exit code 1", "killed by signal 9 (Killed)".
   std::string Describe() const;
 };
+
+// Returns the last lines of a log that are not blank, oldest first, joined by newlines, and cut to a size that fits a
+// message. Only what lies behind the first `begin` bytes counts. The text is UTF-8, whatever the log holds.
+std::string LastWords(const std::filesystem::path& log, int64_t begin = 0, size_t lines_max = 5);
 
 // A child process, which never outlives `slackline`.
 //
@@ -62,9 +69,8 @@ class Process {
   // Sends `signal` unless the process has ended.
   void Signal(int signal);
 
-  // Returns the last lines of the log that are not blank, oldest first, joined by newlines, and cut to a size that fits
-  // a message. Only what was written since this process started counts. The text is UTF-8, whatever the log holds.
-  std::string LastWords(size_t lines_max = 5) const;
+  // As below, of what was written since this process started.
+  std::string LastWords(size_t lines_max = 5) const { return cli::LastWords(spec_.log, log_begin_, lines_max); }
 
  private:
   Process(ProcessSpec spec, int64_t log_begin, pid_t pid) : spec_(std::move(spec)), log_begin_(log_begin), pid_(pid) {}

@@ -291,7 +291,7 @@ int ListCheckpoints(const std::string& target, bool verify) {
 AddedCommand AddCheckpoint(CLI::App& app, const char* /*program*/) {
   const auto run = std::make_shared<StatusOptions>();
   CLI::App* command = app.add_subcommand("checkpoint", "Make a checkpoint of a run now, and wait for it");
-  AddRun(*command, *run);
+  TakeJobNumbers(*AddRun(*command, *run));
   SetHelp(*command, kCheckpointHelp);
   return {command, [run] { return MakeCheckpoint(*run); }};
 }
@@ -300,7 +300,8 @@ AddedCommand AddCheckpoints(CLI::App& app, const char* /*program*/) {
   const auto target = std::make_shared<std::string>();
   const auto verify = std::make_shared<bool>(false);
   CLI::App* command = app.add_subcommand("checkpoints", "List the checkpoints of a run");
-  command->add_option("RUN", *target, "Run folder, or folder of checkpoints")->required();
+  TakeJobNumbers(
+      *command->add_option("RUN", *target, "Run folder, number of a job, or folder of checkpoints")->required());
   command->add_flag("--verify", *verify, "Read every byte and compare the checksums");
   SetHelp(*command, kCheckpointsHelp);
   return {command, [target, verify] { return ListCheckpoints(*target, *verify); }};

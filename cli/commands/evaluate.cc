@@ -23,6 +23,7 @@
 #include "cli/base/sibling.h"
 #include "cli/base/signals.h"
 #include "cli/commands/checkpoints.h"
+#include "cli/commands/shared_options.h"
 #include "cli/run/report.h"
 #include "common/job/command_options.h"
 #include "common/text/help.h"
@@ -173,7 +174,9 @@ int Evaluate(const EvaluateOptions& options) {
 AddedCommand AddEvaluate(CLI::App& app, const char* /*program*/) {
   const auto options = std::make_shared<EvaluateOptions>();
   CLI::App* command = app.add_subcommand("evaluate", "Measure the accuracy of weights");
-  command->add_option("RUN|JOB.yaml", options->target, "Run folder, or job file with --weights")->required();
+  TakeJobNumbers(
+      *command->add_option("RUN|JOB.yaml", options->target, "Run folder, number of a job, or job file with --weights")
+           ->required());
   CLI::Option* const weights =
       command->add_option("--weights", options->weights, "Safetensors file. Default: model.safetensors of the run")
           ->type_name("FILE");

@@ -1,30 +1,22 @@
 #include "cli/commands/runs.h"
 
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <array>
 #include <cstdio>
 #include <memory>
-#include <set>
 #include <system_error>
 #include <tuple>
 #include <utility>
 
 #include <nlohmann/json.hpp>
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "cli/base/complain.h"
+#include "cli/base/table.h"
 #include "cli/commands/shared_options.h"
 #include "cli/run/progress.h"
-#include "cli/run/run_lock.h"
-#include "common/metrics/test_metric.h"
 #include "common/text/help.h"
 #include "common/text/json_text.h"
 #include "common/text/utf8.h"
-#include "common/text/wrap_text.h"
 
 namespace slackline::cli {
 namespace {
@@ -40,133 +32,23 @@ const HelpText kRunsHelp = {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kTableColumns = 100, kRunColumnsMin = 12;
-constexpr size_t kColumns = 9;
-// Columns of the name of a job's metric; the rest is cut.
-constexpr size_t kMetricColumns = 10;
-constexpr char kUnknown[] = "-", kCut[] = "...";
+constexpr char kUnknown[] = "-";
 
-using RowCells = std::array<std::string, kColumns>;
 // The first columns are texts and begin at the left; the others are figures and end at the right.
 constexpr size_t kTexts = 3;
-const RowCells kTitles = {"run", "state", "mode", "workers", "servers", "epochs", "best test", "age", "size"};
-
-std::string ListedState(const fs::path& run, const wire::JobStatus& end) {
-  // A run without a lock was started by hand: only its scheduler knows whether it is there.
-  return end.state() == kAway && !WhoRan(run).empty() ? kRunning : end.state();
-}
-
-// `slackline` writes job.yaml when it starts or resumes a run. Times in events.log may be virtual.
-std::optional<absl::Time> BegunAt(const fs::path& run) {
-  for (const char* const name : {"job.yaml", "submit/job.yaml", "events.log"}) {
-    struct ::stat file {};
-    if (::stat((run / name).c_str(), &file) == 0) return absl::TimeFromTimespec(file.st_mtim);
-  }
-  return std::nullopt;
-}
-
-// Counts what can be read: a live run removes files meanwhile.
-std::optional<uint64_t> BytesIn(const fs::path& run) {
-  std::error_code error;
-  if (fs::directory_iterator(run, error); error) return std::nullopt;
-  uint64_t bytes = 0;
-  std::set<std::pair<dev_t, ino_t>> linked;
-  std::vector<fs::path> folders = {run};
-  while (!folders.empty()) {
-    fs::directory_iterator entry(folders.back(), error);
-    folders.pop_back();
-    for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
-      struct ::stat file {};
-      if (::lstat(entry->path().c_str(), &file) != 0) continue;
-      if (S_ISDIR(file.st_mode)) folders.push_back(entry->path());
-      if (!S_ISREG(file.st_mode)) continue;
-      if (file.st_nlink > 1 && !linked.emplace(file.st_dev, file.st_ino).second) continue;
-      bytes += static_cast<uint64_t>(file.st_size);
-    }
-  }
-  return bytes;
-}
-
-// Returns the run in `folder`; nullopt if there is none. A folder that nobody may look into counts as a run.
-std::optional<ListedRun> LookAt(const fs::path& folder) {
-  ListedRun run;
-  run.folder = folder;
-  const absl::StatusOr<wire::JobStatus> end = ReadEnd(folder);
-  if (!end.ok() && ::access(folder.c_str(), X_OK) == 0) return std::nullopt;
-  if (!end.ok()) return run;
-  run.state = ListedState(folder, *end);
-  run.figures = ReadFigures(folder, *end);
-  run.test_metric = end->progress().test_metric();
-  run.metric = end->progress().metric();
-  run.begun = BegunAt(folder);
-  run.bytes = BytesIn(folder);
-  return run;
-}
+const std::vector<std::string> kTitles = {"run",    "state",     "mode", "workers", "servers",
+                                          "epochs", "best test", "age",  "size"};
 
 std::string RunName(const ListedRun& run) { return run.folder.filename(); }
 
 double AgeSeconds(absl::Time begun, absl::Time now) { return std::max(0.0, absl::ToDoubleSeconds(now - begun)); }
 
-// Examples: "12 s", "59 min", "47 h", "12 d".
-std::string RenderAge(double seconds) {
-  if (seconds < 60) return absl::StrFormat("%d s", static_cast<int64_t>(seconds));
-  if (seconds < 3600) return absl::StrFormat("%d min", static_cast<int64_t>(seconds / 60));
-  if (seconds < 48 * 3600) return absl::StrFormat("%d h", static_cast<int64_t>(seconds / 3600));
-  return absl::StrFormat("%d d", static_cast<int64_t>(seconds / (24 * 3600)));
-}
-
-std::string RenderBest(const ListedRun& run) {
-  if (run.metric.has_best() && run.metric.name() != kAccuracyMetric) {
-    return absl::StrFormat("%s %.4g", run.metric.name().substr(0, kMetricColumns), run.metric.best());
-  }
-  if (!run.figures.best_test_accuracy) return kUnknown;
-  const bool map = run.test_metric == kMapMetric;
-  return absl::StrFormat("%s%.2f %%", map ? absl::StrCat(NameOfMetric(kMapMetric), " ") : "",
-                         100 * *run.figures.best_test_accuracy);
-}
-
-std::string Known(const std::string& text) { return text.empty() ? kUnknown : text; }
-std::string Known(const std::optional<uint32_t>& count) { return count ? absl::StrCat(*count) : kUnknown; }
-
-RowCells RowOf(const ListedRun& run, absl::Time now) {
-  const RunFigures& figures = run.figures;
-  const bool epochs = figures.epochs_done || figures.epochs;
-  return {OneLine(ValidText(RunName(run))),
-          Known(run.state),
-          Known(figures.mode),
-          Known(figures.workers),
-          Known(figures.servers),
-          epochs ? absl::StrCat(Known(figures.epochs_done), "/", Known(figures.epochs)) : kUnknown,
-          RenderBest(run),
-          run.begun ? RenderAge(AgeSeconds(*run.begun, now)) : kUnknown,
-          run.bytes ? RenderBytes(*run.bytes) : kUnknown};
-}
-
-// The beginning of `text` that takes so many columns.
-absl::string_view First(absl::string_view text, size_t columns) {
-  while (Columns(text) > columns) text.remove_suffix(1);
-  return text;
-}
-
-// Names of one job differ at the end, where the date is.
-std::string Shortened(const std::string& name, size_t columns) {
-  const size_t all = Columns(name), kept = columns - Columns(kCut);
-  if (all <= columns) return name;
-  const size_t head = kept / 3;
-  return absl::StrCat(First(name, head), kCut, name.substr(First(name, all - (kept - head)).size()));
-}
-
-std::string RowText(const RowCells& cells, const std::array<size_t, kColumns>& widths) {
-  std::string line;
-  for (size_t i = 0; i < kColumns; ++i) {
-    const std::string space(widths[i] - Columns(cells[i]), ' ');
-    absl::StrAppend(&line,
-                    i == 0       ? ""
-                    : i < kTexts ? "  "
-                                 : " ",
-                    i < kTexts ? cells[i] : space, i < kTexts ? space : cells[i]);
-  }
-  return line + "\n";
+std::vector<std::string> RowOf(const ListedRun& run, absl::Time now) {
+  std::vector<std::string> row = {OneLine(ValidText(RunName(run))), run.state.empty() ? kUnknown : run.state};
+  for (std::string& cell : FigureCells(FiguresOf(run))) row.push_back(std::move(cell));
+  row.push_back(run.begun ? RenderAge(AgeSeconds(*run.begun, now)) : kUnknown);
+  row.push_back(run.bytes ? RenderBytes(*run.bytes) : kUnknown);
+  return row;
 }
 
 template <typename Value>
@@ -205,21 +87,9 @@ absl::StatusOr<std::vector<ListedRun>> FindRuns(const fs::path& folder) {
 }
 
 std::string RenderRuns(const std::vector<ListedRun>& runs, absl::Time now) {
-  std::vector<RowCells> rows = {kTitles};
-  for (const ListedRun& run : runs) rows.push_back(RowOf(run, now));
-  std::array<size_t, kColumns> widths{};
-  for (const RowCells& row : rows) {
-    for (size_t i = 0; i < kColumns; ++i) widths[i] = std::max(widths[i], Columns(row[i]));
-  }
-  const size_t others = Columns(RowText({}, widths)) - 1 - widths[0];
-  const size_t room = kTableColumns - std::min(kTableColumns - kRunColumnsMin, others);
-  widths[0] = std::min(widths[0], room);
-  std::string table;
-  for (RowCells& row : rows) {
-    row[0] = Shortened(row[0], widths[0]);
-    table += RowText(row, widths);
-  }
-  return table;
+  Table table = {.rows = {kTitles}, .texts = kTexts};
+  for (const ListedRun& run : runs) table.rows.push_back(RowOf(run, now));
+  return RenderTable(std::move(table));
 }
 
 std::string RunsJson(const std::vector<ListedRun>& runs, absl::Time now) {

@@ -1,37 +1,16 @@
 // `slackline runs`: the runs of a folder.
 #pragma once
 
-#include <cstdint>
 #include <filesystem>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "cli/base/command.h"
-#include "cli/run/run_end.h"
+#include "cli/run/listed_run.h"
 
 namespace slackline::cli {
-
-// A run as its files tell it, without asking its scheduler.
-struct ListedRun {
-  std::filesystem::path folder;
-  // kRunning, or a state of ReadEnd(). Empty if the folder cannot be read.
-  std::string state;
-  RunFigures figures;
-  // Name of the figure in best_test_accuracy, as in summary.json; empty if it is not known.
-  std::string test_metric;
-  // Metric of the job; without a name if it is not known.
-  wire::JobMetric metric;
-  // Time when the run was started or, if it was resumed, resumed last.
-  std::optional<absl::Time> begun;
-  // Bytes of all files in the folder. A file with several hard links counts once.
-  std::optional<uint64_t> bytes;
-};
-
-// State of a run that has not ended, and that a `slackline` or SLURM looks after.
-inline constexpr char kRunning[] = "running";
 
 // Returns the runs that are folders in `folder`, newest first. Folders that hold no run are left out.
 //   kNotFound     there is no such folder

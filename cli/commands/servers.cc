@@ -147,7 +147,7 @@ AddedCommand AddServers(CLI::App& app, const char* /*program*/) {
   SetHelp(*command, kServersHelp);
   const auto add = [&](const char* name, const char* what) {
     CLI::App* verb = command->add_subcommand(name, what);
-    AddRun(*verb, options->run);
+    TakeJobNumbers(*AddRun(*verb, options->run));
     verb->add_option_function<double>(
             "--wait", [options](double seconds) { options->wait = absl::Seconds(seconds); },
             "Time to wait until the shards have moved; 0: do not wait. Default: 120")

@@ -2,23 +2,31 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <string>
 
 #include "cli/commands/status.h"
 #include "cli/run/script.h"
+#include "cli/service/service_folder.h"
 #include "common/job/command_options.h"
 
 namespace slackline::cli {
 
 inline void AddQuiet(CLI::App& command, bool& quiet) { command.add_flag("--quiet", quiet, "Show only the result"); }
 
-// Adds a run that goes on. `what` describes the names that it may have.
-inline void AddRun(CLI::App& command, StatusOptions& run,
-                   const char* what = "Run folder, or HOST:PORT of the scheduler") {
-  command.add_option("RUN", run.target, what)->required();
+// Lets an option for a run also take the number of a job of the service.
+inline void TakeJobNumbers(CLI::Option& option) {
+  option.transform([](const std::string& target) { return RunOfTarget(target); });
+}
+
+// Adds a run that goes on. `what` describes the names that it may have, besides the number of a job of the service.
+inline CLI::Option* AddRun(CLI::App& command, StatusOptions& run,
+                           const char* what = "Run folder, number of a job, or HOST:PORT of the scheduler") {
+  CLI::Option* const option = command.add_option("RUN", run.target, what)->required();
   command
       .add_option("--job", run.job_file,
                   "Job file, whose section `security` tells how to connect. Default: that of the run folder")
       ->type_name("JOB.yaml");
+  return option;
 }
 
 inline void AddScript(CLI::App& command, ScriptOptions& options) {

@@ -260,7 +260,8 @@ int Status(const StatusOptions& options) {
 AddedCommand AddStatus(CLI::App& app, const char* /*program*/) {
   const auto options = std::make_shared<StatusOptions>();
   CLI::App* command = app.add_subcommand("status", "Show the progress, workers and servers of a run");
-  AddRun(*command, *options, "Run folder, HOST:PORT of the scheduler, or address of the status page");
+  TakeJobNumbers(*AddRun(*command, *options,
+                         "Run folder, number of a job, HOST:PORT of the scheduler, or address of the status page"));
   auto* watch = command->add_flag("--watch", options->watch, "Show the status every second until the run ends");
   command->add_flag("--json", options->json, "Print JSON, with the fields of docs/status-fields.md")->excludes(watch);
   SetHelp(*command, kStatusHelp);

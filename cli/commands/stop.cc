@@ -1,8 +1,12 @@
 #include "cli/commands/stop.h"
 
+#include <cstdint>
 #include <cstdio>
+#include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
+#include <system_error>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -10,6 +14,7 @@
 #include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
 #include "cli/base/complain.h"
+#include "cli/commands/service.h"
 #include "cli/commands/shared_options.h"
 #include "cli/run/run_end.h"
 #include "cli/run/scheduler_client.h"
@@ -91,6 +96,11 @@ int Stop(const StopCommandOptions& options) {
   if (options.reason.empty() || options.reason.size() > kStopReasonMax) {
     return ComplainOfWrongUse(absl::InvalidArgumentError(absl::StrCat(
         "--reason: found ", options.reason.size(), " bytes; allowed are 1 to ", kStopReasonMax, " bytes")));
+  }
+  std::error_code error;
+  // A job of the service may still wait in its queue.
+  if (const std::optional<uint64_t> id = JobNumber(target); id && !std::filesystem::exists(target, error)) {
+    return StopJobOfService(*id, options.reason);
   }
   const absl::StatusOr<std::string> address = AwaitAddress(target);
   if (!address.ok()) return Complain(OrTheEnd(target, address.status()));

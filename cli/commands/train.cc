@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "cli/base/complain.h"
 #include "cli/base/signals.h"
 #include "cli/commands/checkpoints.h"
+#include "cli/commands/service.h"
 #include "cli/commands/shared_options.h"
 #include "cli/run/cluster.h"
 #include "cli/run/run.h"
@@ -168,6 +170,15 @@ int Train(const TrainOptions& options) {
 }
 
 int Resume(ResumeOptions options, const ScriptOptions& script) {
+  std::error_code error;
+  if (const std::optional<uint64_t> id = JobNumber(options.run_folder);
+      id && !std::filesystem::exists(options.run_folder, error)) {
+    if (options.checkpoint.empty() && script.script.empty() && script.python.empty() && script.arguments.empty()) {
+      return ResumeJobOfService(*id, options.overrides);
+    }
+    return ComplainOfWrongUse(absl::InvalidArgumentError(
+        "found --checkpoint or a script for a job of the service; allowed is --set, or the job's run folder"));
+  }
   absl::StatusOr<std::vector<std::string>> command = CommandToGoOn(script, options.run_folder);
   if (!command.ok()) return ComplainOfWrongUse(command.status());
   if (absl::Status found = CheckInterpreter(*command); !found.ok()) return Complain(found);
@@ -309,7 +320,7 @@ AddedCommand AddResume(CLI::App& app, const char* program) {
   const auto script = std::make_shared<ScriptOptions>();
   options->program = program;
   CLI::App* command = app.add_subcommand("resume", "Continue a run from a checkpoint");
-  command->add_option("RUN", options->run_folder, "Run folder")->required();
+  command->add_option("RUN", options->run_folder, "Run folder, or number of a job of the service")->required();
   command
       ->add_option("--checkpoint", options->checkpoint,
                    "Name, number or path of a checkpoint of the run, or `best` (needs "

@@ -25,6 +25,7 @@ set(topics
   trackers=trackers.md
   plan=plan.md
   operations=operations.md
+  service=service.md
   security=security.md
   energy=energy.md
   run-folder=run-folder.md

@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdlib>
 #include <system_error>
 
@@ -113,6 +115,11 @@ std::string ScriptIn(const std::vector<std::string>& command) {
 std::string InterpreterIn(const std::vector<std::string>& command) {
   const size_t at = PlaceOfScript(command);
   return at < command.size() ? command[at - 1] : "";
+}
+
+std::vector<std::string> ArgumentsIn(const std::vector<std::string>& command) {
+  const size_t at = PlaceOfScript(command) + 1;
+  return {command.begin() + static_cast<std::ptrdiff_t>(std::min(at, command.size())), command.end()};
 }
 
 absl::StatusOr<job::Job> ReadJobOfWorkers(const std::vector<std::string>& script, const std::string& job_file,

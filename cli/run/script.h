@@ -44,6 +44,9 @@ std::string ScriptIn(const std::vector<std::string>& command);
 // Returns the interpreter in `command`, which comes from CommandOf(): a path or a name on PATH; empty if there is none.
 std::string InterpreterIn(const std::vector<std::string>& command);
 
+// Returns the script's arguments in `command`, which comes from CommandOf().
+std::vector<std::string> ArgumentsIn(const std::vector<std::string>& command);
+
 // Same as ReadJobFile(), for a job whose workers are `script`, or no script if it is empty. Adds to `overrides` what
 // follows from the script: model.kind=external, if the job names no other model.kind.
 absl::StatusOr<job::Job> ReadJobOfWorkers(const std::vector<std::string>& script, const std::string& job_file,

@@ -28,6 +28,11 @@ constexpr Method kMethods[] = {
     {"slackline.wire.Scheduler.Checkpoint", {Role::kOperator}},
     {"slackline.wire.Scheduler.ChangeServers", {Role::kOperator}},
     {"slackline.wire.Scheduler.ReportExit", {Role::kOperator}},
+
+    {"slackline.wire.JobService.Submit", {Role::kOperator}},
+    {"slackline.wire.JobService.ListJobs", {Role::kOperator}},
+    {"slackline.wire.JobService.OrderJob", {Role::kOperator}},
+    {"slackline.wire.JobService.ReadJobLog", {Role::kOperator}},
 };
 
 }  // namespace

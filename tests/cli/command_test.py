@@ -190,8 +190,8 @@ class Command(unittest.TestCase):
 
     def test_an_unknown_command_is_named_with_those_that_exist(self):
         known = ("train, status, resume, check, doctor, prepare, credentials, placement, launch, slurm, servers, checkpoint, "
-                 "stop, runs, checkpoints, export, evaluate, trace, track, compare, experiment, simulate, plan, help, completion\n")
-        for word, found in (("dance", "found 'dance'; allowed is "),
+                 "stop, service, submit, jobs, logs, cancel, rm, runs, checkpoints, export, evaluate, trace, track, compare, experiment, simulate, plan, help, completion\n")
+        for word, found in (("frobnicate", "found 'frobnicate'; allowed is "),
                             ("statsu", "found 'statsu'; did you mean 'status'? Allowed is ")):
             result = run(word)
             self.assertEqual((result.returncode, result.stderr), (2, f"slackline: {found}{known}"))

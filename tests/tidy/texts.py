@@ -21,8 +21,8 @@ HOSTS_ALLOWED = re.compile(r"^(www\.apache\.org|www\.w3\.org|yaml\.org|localhost
                            r"monitoring\.coreos\.com|trainer\.kubeflow\.org|nvidia\.com)$")
 # The environment is no API.
 ENVIRONMENT = re.compile(r"\b(?:secure_)?getenv\s*\(|\benviron\b")
-# The first two read what SLURM sets, the third what `slackline launch` does; cli/run/script.cc looks an interpreter up in $PATH, and cli/run/seat.cc which GPUs are seen; the commands of a wheel put their environment into $PATH; cli/base/sibling.cc reads where the loader looks; python/backend/wheels.py reads SOURCE_DATE_EPOCH; the last hands the sanitizers' settings on to a process that a test starts.
-ENVIRONMENT_ALLOWED = ["cli/slurm/allocation\\.cc", "python/slackline_plan/kinds\\.py", "python/slackline/_launched\\.py", "cli/run/(script|seat)\\.cc", "python/slackline_command\\.py", "cli/base/sibling\\.cc", "python/backend/wheels\\.py", "tests/.*\\.py", "bench/.*\\.py", "scripts/.*", "tests/exchange/peer\\.cc"]
+# The first two read what SLURM sets, the third what `slackline launch` does; cli/run/script.cc looks an interpreter up in $PATH, and cli/run/seat.cc which GPUs are seen; cli/service/service_folder.cc where the user's settings are ($HOME); the commands of a wheel put their environment into $PATH; cli/base/sibling.cc reads where the loader looks; python/backend/wheels.py reads SOURCE_DATE_EPOCH; the last hands the sanitizers' settings on to a process that a test starts.
+ENVIRONMENT_ALLOWED = ["cli/slurm/allocation\\.cc", "python/slackline_plan/kinds\\.py", "python/slackline/_launched\\.py", "cli/run/(script|seat)\\.cc", "cli/service/service_folder\\.cc", "python/slackline_command\\.py", "cli/base/sibling\\.cc", "python/backend/wheels\\.py", "tests/.*\\.py", "bench/.*\\.py", "scripts/.*", "tests/exchange/peer\\.cc"]
 # Tests wait for events, with a deadline; programs wait on conditions that something can break.
 SLEEP = re.compile(r"\bsleep_(?:for|until)\b|\bSleepFor\b|\bu?sleep\s*\(|\bnanosleep\b|\btime\.sleep\b")
 # Looks at processes from outside, again and again until a deadline, in one function.

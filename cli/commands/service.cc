@@ -1,0 +1,450 @@
+#include "cli/commands/service.h"
+
+#include <pwd.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "cli/base/complain.h"
+#include "cli/base/sibling.h"
+#include "cli/base/signals.h"
+#include "cli/commands/shared_options.h"
+#include "cli/run/script.h"
+#include "cli/service/job_host.h"
+#include "cli/service/jobs_view.h"
+#include "cli/service/service_folder.h"
+#include "cli/service/service_server.h"
+#include "common/base/address.h"
+#include "common/http/http_server.h"
+#include "common/job/command_options.h"
+#include "common/job/job_file.h"
+#include "common/log/logging.h"
+#include "common/metrics/metrics.h"
+#include "common/text/counted.h"
+#include "common/text/help.h"
+#include "common/time/clock.h"
+#include "worker/settings/job_checks.h"
+
+namespace slackline::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+const HelpText kServiceHelp = {.example = "slackline service start",
+                               .text =
+                                   "Runs until Ctrl-C. The jobs go on without it, and the next `slackline service "
+                                   "start` of the folder finds them. "
+                                   "More: slackline help service.",
+                               .examples =
+                                   "slackline service start --folder /srv/slackline --jobs-max 4\n"
+                                   "slackline service start --page 127.0.0.1:8080"};
+
+const HelpText kSubmitHelp = {
+    .example = "slackline submit job.yaml",
+    .most_used = "--set --script --name",
+    .groups = {{"Python scripts", "--script --python"}, {"Queue", "--name --priority --service"}},
+    .text =
+        "Checks the job as `slackline train` does, puts it into the queue, and prints its number. The job runs in the "
+        "present folder. A copy of the job file is kept; data and scripts are not copied.",
+    .examples =
+        "slackline submit job.yaml --set optimizer.lr=0.1 --name lr-0.1\n"
+        "slackline submit job.yaml --script train.py -- --depth 18\n"
+        "slackline submit job.yaml --priority 10"};
+
+const HelpText kJobsHelp = {
+    .example = "slackline jobs",
+    .text = "Shows all jobs that wait or run, and the newest of those that have ended. States: slackline help service.",
+    .examples = "slackline jobs --json | jq '.[] | select(.state == \"failed\") | .reason'"};
+
+const HelpText kLogsHelp = {
+    .example = "slackline logs 7 --follow",
+    .text = "Without --process, shows the output of the job itself: its progress, events and errors.",
+    .examples = "slackline logs 7 --process worker-1"};
+
+const HelpText kCancelHelp = {
+    .example = "slackline cancel 7",
+    .text =
+        "Ends the job at once, without a last checkpoint, and waits for that. `slackline stop` saves the job first. "
+        "`slackline resume` continues a cancelled job from its newest checkpoint.",
+    .examples = "slackline cancel 7 8 9"};
+
+const HelpText kRemoveHelp = {
+    .example = "slackline rm 7",
+    .text = "Forgets jobs that have ended, and deletes their folders with weights, checkpoints and logs.",
+    .examples = "slackline rm 7 8 9"};
+
+constexpr absl::Duration kTurnEvery = absl::Milliseconds(100);
+constexpr absl::Duration kFollowEvery = absl::Milliseconds(300);
+constexpr absl::Duration kJobPoll = absl::Milliseconds(50);
+// A last checkpoint of a large model takes minutes.
+constexpr absl::Duration kStoppedMax = absl::Minutes(15);
+constexpr absl::Duration kCancelledMax = absl::Seconds(30);
+constexpr uint32_t kEndedOnPage = 200;
+// Bytes of a log that are shown without --all.
+constexpr int64_t kTailBytes = int64_t{32} << 10;
+constexpr char kLoopback[] = "127.0.0.1:0";
+
+struct ServiceOptions {
+  std::string folder = "service";
+  std::string listen = kLoopback;
+  std::string page = kLoopback;
+  uint32_t jobs_max = 1;
+};
+
+// Others would reach jobs with a token that crosses the network in the clear.
+std::string NotLoopback(const std::string& address) {
+  if (const std::string mistake = AddressMistake(address); !mistake.empty()) return mistake;
+  if (IsLoopback(HostOf(address))) return "";
+  return absl::StrCat("found ", address, "; allowed are addresses that only this machine reaches, as 127.0.0.1:7000");
+}
+
+HttpResponse Respond(const absl::StatusOr<wire::ListJobsReply>& jobs, bool json) {
+  if (!jobs.ok()) return {.code = 500, .body = absl::StrCat(jobs.status().message(), "\n")};
+  if (json) return {.type = "application/json", .body = JobsJson(*jobs, absl::Now())};
+  return {.type = "text/html; charset=utf-8", .body = JobsPage(*jobs, absl::Now())};
+}
+
+// Serves the page and the metrics; returns the address of the page.
+absl::StatusOr<std::string> ServePage(const std::string& address, const JobHost& host, Metrics& metrics) {
+  metrics.BeforeText([&host, &metrics] {
+    std::map<std::string, size_t> count = host.Count();
+    for (const char* const state :
+         {"queued", "running", "stopping", "cancelling", "done", "failed", "stopped", "cancelled"}) {
+      metrics.gauge("slackline_service_jobs", "Jobs of the service, by state", {{"state", state}})
+          .Set(static_cast<double>(count[state]));
+    }
+  });
+  metrics.SetMissing("");
+  const auto list = [&host](bool json) {
+    wire::ListJobsRequest request;
+    request.set_ended_max(kEndedOnPage);
+    return Respond(host.List(request), json);
+  };
+  const std::string name = HostOf(address);
+  const auto port = static_cast<uint16_t>(std::stoi(address.substr(address.rfind(':') + 1)));
+  const absl::StatusOr<uint16_t> served =
+      metrics.Serve(name, port,
+                    {{"/", [list](const HttpRequest&) { return list(/*json=*/false); }},
+                     {"/api/jobs", [list](const HttpRequest&) { return list(/*json=*/true); }}},
+                    /*threads=*/2);
+  if (!served.ok()) return served.status();
+  return absl::StrCat("http://", name, ":", *served, "/");
+}
+
+int StartService(const ServiceOptions& options) {
+  // First of all: threads that start later must not take our signals.
+  SignalQueue signals;
+  const absl::StatusOr<fs::path> program = Sibling("slackline");
+  if (!program.ok()) return Fail(program.status());
+  absl::StatusOr<std::unique_ptr<JobHost>> host =
+      JobHost::Open({.folder = options.folder, .running_max = options.jobs_max, .program = *program});
+  if (absl::IsAborted(host.status())) {
+    return Complain(absl::AlreadyExistsError(
+        absl::StrCat("another `slackline service start` runs in ", options.folder, "; allowed is one in each folder")));
+  }
+  if (!host.ok()) return Fail(host.status());
+  const auto server = JobServiceServer::Start(options.listen, options.folder, **host);
+  if (!server.ok()) return Fail(server.status());
+  Metrics metrics(Metrics::Labels{{"process", "service"}});
+  const absl::StatusOr<std::string> page = ServePage(options.page, **host, metrics);
+  if (!page.ok()) return Fail(page.status());
+  if (absl::Status noted = NoteService(options.folder); !noted.ok()) {
+    log::Warning("other commands need --service ", options.folder, ": ", std::string(noted.message()));
+  }
+  std::printf("Jobs: %s\nSubmit one with `slackline submit JOB.yaml`. Ctrl-C ends the service, and its jobs go on.\n",
+              page->c_str());
+  std::fflush(stdout);
+  while (true) {
+    (*host)->Turn();
+    const std::optional<int> signal = signals.Wait(kTurnEvery);
+    if (signal && IsStop(*signal)) break;
+  }
+  std::map<std::string, size_t> count = (*host)->Count();
+  std::printf("The service has ended. %s without it.\n",
+              absl::StrCat(Counted(count["running"] + count["stopping"] + count["cancelling"], "job"), " run").c_str());
+  return kExitDone;
+}
+
+struct SubmitOptions {
+  std::string job_file;
+  std::vector<std::string> overrides;
+  ScriptOptions script;
+  std::string name;
+  int32_t priority = 0;
+  std::string service;
+};
+
+std::string UserName() {
+  const passwd* const user = ::getpwuid(::getuid());
+  return user == nullptr ? absl::StrCat(::getuid()) : user->pw_name;
+}
+
+int Submit(SubmitOptions options) {
+  const absl::StatusOr<std::vector<std::string>> script = CommandOf(options.script);
+  if (!script.ok()) return ComplainOfWrongUse(script.status());
+  if (absl::Status found = CheckInterpreter(*script); !found.ok()) return Complain(found);
+  const absl::StatusOr<job::Job> read = ReadJobOfWorkers(*script, options.job_file, options.overrides);
+  if (!read.ok()) return ComplainOfWrongUse(read.status());
+  const job::Job job = Resolve(*read);
+  if (absl::Status status = CheckWorkers(*script, job); !status.ok()) return ComplainOfWrongUse(status);
+  if (absl::Status status = worker::CheckJob(job); !status.ok()) return ComplainOfWrongUse(status);
+  const absl::StatusOr<JobServiceClient> service = JobServiceClient::Connect(options.service);
+  if (!service.ok()) return Complain(service.status());
+  wire::SubmitRequest request;
+  request.set_name(options.name.empty() ? job.name() : options.name);
+  request.set_owner(UserName());
+  request.set_priority(options.priority);
+  wire::JobLaunch& launch = *request.mutable_launch();
+  launch.set_job_yaml(ToYaml(job));
+  for (const std::string& word : *script) launch.add_script(word);
+  std::error_code error;
+  launch.set_folder(fs::current_path(error).string());
+  const absl::StatusOr<uint64_t> id = service->Submit(request);
+  if (!id.ok()) return Complain(id.status());
+  std::printf("%llu\n", static_cast<unsigned long long>(*id));
+  return kExitDone;
+}
+
+struct JobsOptions {
+  std::string service;
+  bool json = false;
+  uint32_t ended = 20;
+};
+
+int ListJobs(const JobsOptions& options) {
+  const absl::StatusOr<JobServiceClient> service = JobServiceClient::Connect(options.service);
+  if (!service.ok()) return Complain(service.status());
+  wire::ListJobsRequest request;
+  request.set_ended_max(options.ended);
+  const absl::StatusOr<wire::ListJobsReply> jobs = service->ListJobs(request);
+  if (!jobs.ok()) return Complain(jobs.status());
+  const absl::Time now = absl::Now();
+  if (options.json) {
+    std::printf("%s", JobsJson(*jobs, now).c_str());
+  } else if (jobs->jobs().empty()) {
+    std::printf("There are no jobs.\n");
+  } else {
+    std::printf("%s", RenderJobs(*jobs, now).c_str());
+  }
+  return kExitDone;
+}
+
+struct LogsOptions {
+  uint64_t id = 0;
+  std::string service;
+  std::string process;
+  bool follow = false;
+  bool all = false;
+};
+
+int ShowLogs(const LogsOptions& options) {
+  const absl::StatusOr<JobServiceClient> service = JobServiceClient::Connect(options.service);
+  if (!service.ok()) return Complain(service.status());
+  wire::ReadJobLogRequest request;
+  request.set_id(options.id);
+  request.set_process(options.process);
+  request.set_from(options.all ? 0 : -kTailBytes);
+  while (true) {
+    const absl::StatusOr<wire::ReadJobLogReply> log = service->ReadJobLog(request);
+    // A job that waits has none yet; its number was right.
+    const bool waits = absl::IsNotFound(log.status()) && options.follow &&
+                       service
+                           ->ListJobs([&] {
+                             wire::ListJobsRequest one;
+                             one.set_id(options.id);
+                             return one;
+                           }())
+                           .ok();
+    if (!log.ok() && !waits) return Complain(log.status());
+    if (log.ok()) {
+      std::fwrite(log->text().data(), 1, log->text().size(), stdout);
+      std::fflush(stdout);
+      request.set_from(log->next());
+      if (log->end() || (log->text().empty() && !options.follow)) return kExitDone;
+    }
+    if (waits || log->text().empty()) absl::Notification().WaitForNotificationWithTimeout(kFollowEvery);
+  }
+}
+
+// Waits until the job has ended. Returns it as it ended.
+absl::StatusOr<wire::ServiceJob> AwaitJobEnd(const JobServiceClient& service, uint64_t id, absl::Duration most) {
+  wire::ListJobsRequest request;
+  request.set_id(id);
+  const absl::Time deadline = SteadyTime().Now() + most;
+  while (true) {
+    const absl::StatusOr<wire::ListJobsReply> jobs = service.ListJobs(request);
+    if (!jobs.ok()) return jobs.status();
+    if (jobs->jobs_size() == 1 && HasEnded(jobs->jobs(0))) return jobs->jobs(0);
+    if (SteadyTime().Now() > deadline) {
+      return absl::DeadlineExceededError(absl::StrCat("job ", id, " has not ended within ", absl::FormatDuration(most),
+                                                      "; `slackline logs ", id, "` shows what it does"));
+    }
+    absl::Notification().WaitForNotificationWithTimeout(kJobPoll);
+  }
+}
+
+absl::StatusOr<wire::ServiceJob> EndJob(const JobServiceClient& service, uint64_t id, wire::JobOrder order,
+                                        const std::string& reason) {
+  wire::OrderJobRequest request;
+  request.set_id(id);
+  request.set_order(order);
+  request.set_reason(reason);
+  const absl::StatusOr<wire::ServiceJob> told = service.OrderJob(request);
+  if (!told.ok()) return told;
+  return AwaitJobEnd(service, id, order == wire::JOB_ORDER_STOP ? kStoppedMax : kCancelledMax);
+}
+
+struct ManyJobs {
+  std::vector<uint64_t> ids;
+  std::string service;
+};
+
+int Cancel(const ManyJobs& options) {
+  const absl::StatusOr<JobServiceClient> service = JobServiceClient::Connect(options.service);
+  if (!service.ok()) return Complain(service.status());
+  for (const uint64_t id : options.ids) {
+    const absl::StatusOr<wire::ServiceJob> job =
+        EndJob(*service, id, wire::JOB_ORDER_CANCEL, "cancelled by `slackline cancel`");
+    if (!job.ok()) return Complain(job.status());
+    std::printf("job %llu is %s\n", static_cast<unsigned long long>(id), StateName(*job).c_str());
+  }
+  return kExitDone;
+}
+
+int Remove(const ManyJobs& options) {
+  const absl::StatusOr<JobServiceClient> service = JobServiceClient::Connect(options.service);
+  if (!service.ok()) return Complain(service.status());
+  for (const uint64_t id : options.ids) {
+    wire::OrderJobRequest request;
+    request.set_id(id);
+    request.set_order(wire::JOB_ORDER_REMOVE);
+    if (const absl::StatusOr<wire::ServiceJob> removed = service->OrderJob(request); !removed.ok()) {
+      return Complain(removed.status());
+    }
+    std::printf("removed job %llu\n", static_cast<unsigned long long>(id));
+  }
+  return kExitDone;
+}
+
+void AddServiceFolder(CLI::App& command, std::string& service) {
+  command.add_option("--service", service, "Folder of the service. Default: the one that you started last")
+      ->type_name("FOLDER");
+}
+
+void AddJobNumbers(CLI::App& command, ManyJobs& options) {
+  command.add_option("JOB", options.ids, "Numbers of jobs")->required()->check(CLI::PositiveNumber);
+  AddServiceFolder(command, options.service);
+}
+
+}  // namespace
+
+int StopJobOfService(uint64_t id, const std::string& reason) {
+  const absl::StatusOr<JobServiceClient> service = JobServiceClient::Connect("");
+  if (!service.ok()) return Complain(service.status());
+  const absl::StatusOr<wire::ServiceJob> job = EndJob(*service, id, wire::JOB_ORDER_STOP, reason);
+  if (!job.ok()) return Complain(job.status());
+  std::printf("job %llu is %s; to continue: slackline resume %llu\n", static_cast<unsigned long long>(id),
+              StateName(*job).c_str(), static_cast<unsigned long long>(id));
+  return job->state() == wire::SERVICE_JOB_FAILED ? kExitFailed : kExitDone;
+}
+
+int ResumeJobOfService(uint64_t id, const std::vector<std::string>& overrides) {
+  const absl::StatusOr<JobServiceClient> service = JobServiceClient::Connect("");
+  if (!service.ok()) return Complain(service.status());
+  wire::OrderJobRequest request;
+  request.set_id(id);
+  request.set_order(wire::JOB_ORDER_RESUME);
+  for (const std::string& setting : overrides) request.add_overrides(setting);
+  const absl::StatusOr<wire::ServiceJob> job = service->OrderJob(request);
+  if (!job.ok()) return Complain(job.status());
+  std::printf("job %llu is %s\n", static_cast<unsigned long long>(id), StateName(*job).c_str());
+  return kExitDone;
+}
+
+AddedCommand AddService(CLI::App& app, const char* /*program*/) {
+  const auto options = std::make_shared<ServiceOptions>();
+  CLI::App* command = app.add_subcommand("service", "Keep a queue of jobs on this machine");
+  command->require_subcommand(1);
+  CLI::App* start = command->add_subcommand("start", "Run the service, with its jobs and its page");
+  start->add_option("--folder", options->folder, "Folder of the service and its jobs. Default: service")
+      ->type_name("FOLDER");
+  start->add_option("--jobs-max", options->jobs_max, "Largest number of jobs that run at the same time. Default: 1")
+      ->check(CLI::Range(1, 1000));
+  start->add_option("--listen", options->listen, "Address for other commands. Default: a free port of 127.0.0.1")
+      ->type_name("HOST:PORT")
+      ->check(NotLoopback);
+  start->add_option("--page", options->page, "Address of the page and the metrics. Default: a free port of 127.0.0.1")
+      ->type_name("HOST:PORT")
+      ->check(NotLoopback);
+  SetHelp(*start, kServiceHelp);
+  SetHelp(*command, {.example = "slackline service start"});
+  return {command, [options] { return StartService(*options); }};
+}
+
+AddedCommand AddSubmit(CLI::App& app, const char* /*program*/) {
+  const auto options = std::make_shared<SubmitOptions>();
+  CLI::App* command = app.add_subcommand("submit", "Put a job into the queue of the service");
+  AddJobFile(*command, options->job_file);
+  AddOverrides(*command, options->overrides);
+  command->add_option("--script", options->script.script, "Python script of the workers")->type_name("SCRIPT");
+  AddScript(*command, options->script);
+  command->add_option("--name", options->name, "Name in the list of jobs. Default: that of the job file");
+  command
+      ->add_option("--priority", options->priority,
+                   "Jobs of a higher priority begin first; among equals the one that was submitted first. Default: 0")
+      ->check(CLI::Range(-JobQueue::kPriorityMax, JobQueue::kPriorityMax));
+  AddServiceFolder(*command, options->service);
+  SetHelp(*command, kSubmitHelp);
+  return {command, [options] { return Submit(*options); }};
+}
+
+AddedCommand AddJobs(CLI::App& app, const char* /*program*/) {
+  const auto options = std::make_shared<JobsOptions>();
+  CLI::App* command = app.add_subcommand("jobs", "List the jobs of the service: state, epochs, accuracy, age, size");
+  command->add_option("--ended", options->ended, "Number of ended jobs to show, the newest ones. Default: 20");
+  command->add_flag("--json", options->json, "Print a JSON array, with bytes, seconds and shares");
+  AddServiceFolder(*command, options->service);
+  SetHelp(*command, kJobsHelp);
+  return {command, [options] { return ListJobs(*options); }};
+}
+
+AddedCommand AddLogs(CLI::App& app, const char* /*program*/) {
+  const auto options = std::make_shared<LogsOptions>();
+  CLI::App* command = app.add_subcommand("logs", "Show the output of a job of the service");
+  command->add_option("JOB", options->id, "Number of the job")->required()->check(CLI::PositiveNumber);
+  command->add_flag("-f,--follow", options->follow, "Show what is added, until the job ends");
+  command->add_flag("--all", options->all, "Show all of it, and not only the last 32 KiB");
+  command->add_option("--process", options->process, "Show the log of a process of the job, as worker-1")
+      ->type_name("NAME");
+  AddServiceFolder(*command, options->service);
+  SetHelp(*command, kLogsHelp);
+  return {command, [options] { return ShowLogs(*options); }};
+}
+
+AddedCommand AddCancel(CLI::App& app, const char* /*program*/) {
+  const auto options = std::make_shared<ManyJobs>();
+  CLI::App* command = app.add_subcommand("cancel", "End jobs of the service at once");
+  AddJobNumbers(*command, *options);
+  SetHelp(*command, kCancelHelp);
+  return {command, [options] { return Cancel(*options); }};
+}
+
+AddedCommand AddRemove(CLI::App& app, const char* /*program*/) {
+  const auto options = std::make_shared<ManyJobs>();
+  CLI::App* command = app.add_subcommand("rm", "Delete ended jobs of the service, with their results");
+  AddJobNumbers(*command, *options);
+  SetHelp(*command, kRemoveHelp);
+  return {command, [options] { return Remove(*options); }};
+}
+
+}  // namespace slackline::cli

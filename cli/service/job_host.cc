@@ -1,0 +1,350 @@
+#include "cli/service/job_host.h"
+
+#include <signal.h>
+
+#include <algorithm>
+#include <fstream>
+#include <optional>
+#include <system_error>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "cli/base/complain.h"
+#include "cli/base/replace_file.h"
+#include "cli/run/listed_run.h"
+#include "cli/run/run_end.h"
+#include "cli/run/script.h"
+#include "common/checkpoint/folder.h"
+#include "common/job/job_file.h"
+#include "common/log/logging.h"
+#include "common/text/utf8.h"
+#include "common/time/clock.h"
+
+namespace slackline::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Between the two signals that end a run at once: signals of one kind that wait are one.
+constexpr absl::Duration kSecondStop = absl::Milliseconds(200);
+// A run that does not end by then is killed.
+constexpr absl::Duration kCancelMax = absl::Seconds(5);
+constexpr int64_t kJobLogBytesMax = int64_t{1} << 20;
+// Folders of removed jobs, until they are deleted.
+constexpr char kRemoved[] = "removed-";
+
+double NowS() { return absl::ToDoubleSeconds(absl::Now() - absl::UnixEpoch()); }
+
+// Deletes a folder of a job that is not in the book any more.
+void DeleteFolder(const fs::path& folder) {
+  std::error_code error;
+  fs::remove_all(folder, error);
+  if (error) log::Warning("cannot delete ", folder.string(), ": ", error.message());
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<JobHost>> JobHost::Open(Options options) {
+  std::error_code error;
+  options.folder = fs::absolute(options.folder).lexically_normal();
+  fs::create_directories(options.folder / "jobs", error);
+  if (error)
+    return absl::UnavailableError(absl::StrCat("cannot make ", options.folder.string(), ": ", error.message()));
+  // Jobs run as this user, and their settings may hold secrets.
+  fs::permissions(options.folder, fs::perms::owner_all, error);
+  if (error) return absl::UnavailableError(absl::StrCat(options.folder.string(), ": ", error.message()));
+  absl::StatusOr<std::unique_ptr<JobBook>> book = JobBook::Open(options.folder / "book");
+  if (!book.ok()) return book.status();
+  std::unique_ptr<JobHost> host(new JobHost(std::move(options), *std::move(book)));
+  if (absl::Status found = host->FindJobs(); !found.ok()) return found;
+  return host;
+}
+
+absl::Status JobHost::FindJobs() {
+  const absl::MutexLock lock(&mutex_);
+  const absl::StatusOr<std::vector<wire::ServiceJob>> jobs = book_->Load();
+  if (!jobs.ok()) return jobs.status();
+  const absl::StatusOr<uint64_t> removed = book_->LastRemoved();
+  if (!removed.ok()) return removed.status();
+  queue_.CountFrom(*removed);
+  for (const wire::ServiceJob& job : *jobs) {
+    queue_.Restore(job);
+    if (job.state() != wire::SERVICE_JOB_RUNNING) continue;
+    if (std::optional<JobProcess> process = JobProcess::Find(FolderOf(job.id()) / "process")) {
+      // Who was told to stop is not told again: a second signal would keep it from saving.
+      const int told = job.order() == wire::JOB_ORDER_STOP ? 1 : 0;
+      running_.emplace(job.id(), Running{*std::move(process), told});
+      log::Info("job ", job.id(), " (", job.name(), ") still runs");
+    } else {
+      const JobEnd end = EndOf(job, std::nullopt);
+      Keep(queue_.End(job.id(), end, NowS()));
+    }
+  }
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(options_.folder / "jobs", error)) {
+    if (absl::StartsWith(entry.path().filename().string(), kRemoved)) DeleteFolder(entry.path());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status JobHost::SaveOr(const wire::ServiceJob& job, const wire::ServiceJob& before) {
+  absl::Status saved = book_->Save(job);
+  if (!saved.ok()) queue_.Restore(before);
+  return saved;
+}
+
+void JobHost::Keep(const wire::ServiceJob& job) {
+  const absl::Status saved = book_->Save(job);
+  if (!saved.ok()) log::Error("cannot save job ", job.id(), ": ", std::string(saved.message()));
+}
+
+absl::StatusOr<wire::SubmitReply> JobHost::Submit(const wire::SubmitRequest& request) {
+  const absl::MutexLock lock(&mutex_);
+  absl::StatusOr<wire::ServiceJob> job = queue_.Submit(request, NowS());
+  if (!job.ok()) return job.status();
+  job->set_run_folder((FolderOf(job->id()) / "run").string());
+  const fs::path folder = FolderOf(job->id());
+  std::error_code error;
+  fs::create_directories(folder, error);
+  absl::Status kept = error
+                          ? absl::UnavailableError(absl::StrCat("cannot make ", folder.string(), ": ", error.message()))
+                          : ReplaceFile(folder / "job.yaml", request.launch().job_yaml());
+  // The file has it.
+  job->mutable_launch()->clear_job_yaml();
+  if (kept.ok()) kept = book_->Save(*job);
+  if (!kept.ok()) {
+    queue_.Remove(job->id());
+    return kept;
+  }
+  queue_.Restore(*job);
+  wire::SubmitReply reply;
+  reply.set_id(job->id());
+  return reply;
+}
+
+absl::StatusOr<wire::OrderJobReply> JobHost::Order(const wire::OrderJobRequest& request) {
+  wire::OrderJobReply reply;
+  fs::path removed;
+  {
+    const absl::MutexLock lock(&mutex_);
+    const wire::ServiceJob* const known = queue_.Find(request.id());
+    const wire::ServiceJob before = known == nullptr ? wire::ServiceJob() : *known;
+    const absl::StatusOr<wire::ServiceJob> job = queue_.Order(request, NowS());
+    if (!job.ok()) return job.status();
+    *reply.mutable_job() = *job;
+    if (request.order() != wire::JOB_ORDER_REMOVE) {
+      if (absl::Status saved = SaveOr(*job, before); !saved.ok()) return saved;
+      return reply;
+    }
+    // The book first: what is left of the folder if the host dies here is deleted by the next one.
+    if (absl::Status forgotten = book_->Remove(request.id()); !forgotten.ok()) return forgotten;
+    queue_.Remove(request.id());
+    removed = FolderOf(request.id()).parent_path() / absl::StrCat(kRemoved, request.id());
+    std::error_code error;
+    fs::rename(FolderOf(request.id()), removed, error);
+    if (error) removed = FolderOf(request.id());
+  }
+  DeleteFolder(removed);
+  return reply;
+}
+
+std::string JobHost::WhyItWaits(const wire::ServiceJob& job) const {
+  const size_t running = queue_.running().size();
+  const std::string full = absl::StrCat(running, " of ", options_.running_max, " jobs run");
+  const std::string before = job.reason().empty() ? "" : absl::StrCat(job.reason(), "; ");
+  return absl::StrCat(before, running >= options_.running_max ? full : "begins soon");
+}
+
+absl::StatusOr<wire::ListJobsReply> JobHost::List(const wire::ListJobsRequest& request) const {
+  wire::ListJobsReply reply;
+  {
+    const absl::MutexLock lock(&mutex_);
+    if (request.id() != 0 && queue_.Find(request.id()) == nullptr) {
+      return absl::NotFoundError(absl::StrCat("found no job ", request.id(), "; `slackline jobs` lists the jobs"));
+    }
+    uint32_t ended = 0;
+    for (auto at = queue_.jobs().rbegin(); at != queue_.jobs().rend(); ++at) {
+      const wire::ServiceJob& job = at->second;
+      if (request.id() != 0 && job.id() != request.id()) continue;
+      if (request.id() == 0 && HasEnded(job) && ended++ >= request.ended_max()) continue;
+      wire::ServiceJob& listed = *reply.add_jobs();
+      listed = job;
+      if (job.state() == wire::SERVICE_JOB_QUEUED) listed.set_reason(WhyItWaits(job));
+    }
+    reply.set_unlisted(ended - std::min(ended, request.ended_max()));
+  }
+  // Without the lock: run folders may be large. Those of ended jobs do not change.
+  for (wire::ServiceJob& job : *reply.mutable_jobs()) {
+    if (job.state() != wire::SERVICE_JOB_RUNNING) continue;
+    if (const std::optional<ListedRun> run = LookAt(job.run_folder())) *job.mutable_figures() = FiguresOf(*run);
+  }
+  return reply;
+}
+
+absl::StatusOr<wire::ReadJobLogReply> JobHost::ReadLog(const wire::ReadJobLogRequest& request) const {
+  wire::ReadJobLogReply reply;
+  {
+    const absl::MutexLock lock(&mutex_);
+    const wire::ServiceJob* const job = queue_.Find(request.id());
+    if (job == nullptr) {
+      return absl::NotFoundError(absl::StrCat("found no job ", request.id(), "; `slackline jobs` lists the jobs"));
+    }
+    reply.set_end(HasEnded(*job));
+  }
+  const std::string& process = request.process();
+  if (absl::StrContains(process, '/') || absl::StartsWith(process, ".")) {
+    return absl::NotFoundError(
+        absl::StrCat("found no process ", ValidText(process), "; allowed are names as worker-1"));
+  }
+  const fs::path folder = FolderOf(request.id());
+  const fs::path file = process.empty() ? folder / "log" : folder / "run" / "logs" / absl::StrCat(process, ".log");
+  std::ifstream in(file, std::ios::binary);
+  if (!in) {
+    return absl::NotFoundError(process.empty() ? absl::StrCat("job ", request.id(), " has not begun")
+                                               : absl::StrCat("job ", request.id(), " has no log of ", process));
+  }
+  in.seekg(0, std::ios::end);
+  const int64_t size = in.tellg();
+  int64_t from = request.from() >= 0 ? std::min(request.from(), size) : std::max<int64_t>(0, size + request.from());
+  in.seekg(from);
+  std::string& text = *reply.mutable_text();
+  text.resize(static_cast<size_t>(std::min(kJobLogBytesMax, size - from)));
+  in.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<size_t>(in.gcount()));
+  reply.set_next(from + static_cast<int64_t>(text.size()));
+  // From the beginning of a line.
+  if (request.from() < 0 && from > 0) text.erase(0, text.find('\n') == std::string::npos ? 0 : text.find('\n') + 1);
+  reply.set_end(reply.end() && reply.next() >= size);
+  return reply;
+}
+
+JobEnd JobHost::EndOf(const wire::ServiceJob& job, const std::optional<JobProcess>& process) const {
+  const absl::StatusOr<wire::JobStatus> recorded = ReadEnd(job.run_folder());
+  // An end of before the job was resumed is none.
+  const bool fresh = recorded.ok() && static_cast<double>(recorded->ended_unix_ms()) >= 1000 * (job.begun_s() - 1);
+  const std::string state = fresh ? recorded->state() : "";
+  const std::string reason = fresh ? OneLine(recorded->reason()) : "";
+  const bool known = process && process->end();
+  const std::string how = known ? process->end()->Describe() : "it was not seen how";
+  if (known && process->end()->by_signal) return {wire::SERVICE_JOB_UNKNOWN, how};
+  if (known && process->end()->code == kExitWrongUse) {
+    return {wire::SERVICE_JOB_FAILED, absl::StrCat("refused: ", OneLine(process->LastWords()))};
+  }
+  if (state == "done" || (known && process->end()->ok())) return {wire::SERVICE_JOB_DONE, ""};
+  if (state == "stopped") return {wire::SERVICE_JOB_STOPPED, reason};
+  if (state == "failed") return {wire::SERVICE_JOB_FAILED, reason};
+  if (!known) return {wire::SERVICE_JOB_UNKNOWN, how};
+  return {wire::SERVICE_JOB_FAILED, absl::StrCat(how, ": ", OneLine(process->LastWords()))};
+}
+
+void JobHost::TakeEnds() {
+  for (auto at = running_.begin(); at != running_.end();) {
+    const auto& [id, running] = *at;
+    if (!at->second.process.Gone()) {
+      ++at;
+      continue;
+    }
+    const JobEnd end = EndOf(*queue_.Find(id), running.process);
+    if (const std::optional<ListedRun> run = LookAt(FolderOf(id) / "run")) queue_.SetFigures(id, FiguresOf(*run));
+    const wire::ServiceJob& job = queue_.End(id, end, NowS());
+    Keep(job);
+    log::Info("job ", id, " (", job.name(), ") is ", StateName(job), job.reason().empty() ? "" : ": ", job.reason());
+    at = running_.erase(at);
+  }
+}
+
+void JobHost::TellOrders() {
+  const absl::Time now = SteadyTime().Now();
+  for (auto& [id, running] : running_) {
+    const wire::JobOrder order = queue_.Find(id)->order();
+    const int wanted = order == wire::JOB_ORDER_CANCEL ? 3 : order == wire::JOB_ORDER_STOP ? 1 : 0;
+    if (running.told >= wanted || now < running.next) continue;
+    running.process.Signal(running.told < 2 ? SIGINT : SIGKILL);
+    ++running.told;
+    running.next = now + (running.told < 2 ? kSecondStop : kCancelMax);
+  }
+}
+
+void JobHost::BeginJobs() {
+  while (const std::optional<uint64_t> id = queue_.Next()) {
+    const wire::ServiceJob before = *queue_.Find(*id);
+    const wire::ServiceJob& job = queue_.Begin(*id, NowS());
+    // What cannot be saved does not begin: a later host would begin it once more. The next turn tries again.
+    if (absl::Status saved = SaveOr(job, before); !saved.ok()) {
+      log::Error("cannot save job ", *id, ", which therefore waits: ", std::string(saved.message()));
+      return;
+    }
+    absl::StatusOr<JobProcess> process = StartJob(job);
+    if (process.ok()) {
+      log::Info("job ", *id, " (", job.name(), ") begins");
+      running_.emplace(*id, Running{*std::move(process)});
+      continue;
+    }
+    const JobEnd failed = {wire::SERVICE_JOB_FAILED, std::string(process.status().message())};
+    Keep(queue_.End(*id, failed, NowS()));
+    log::Error("job ", *id, " cannot begin: ", failed.reason);
+  }
+}
+
+absl::StatusOr<std::vector<std::string>> JobHost::CommandFor(const wire::ServiceJob& job) const {
+  const fs::path run = job.run_folder();
+  const std::string job_file = FolderOf(job.id()) / "job.yaml";
+  std::vector<std::string> command = {options_.program};
+  std::error_code error;
+  const bool begun = fs::exists(run / "job.yaml", error);
+  bool goes_on = false;
+  if (begun) {
+    const absl::StatusOr<job::Job> before = ReadJobFile(run / "job.yaml");
+    if (!before.ok()) return before.status();
+    goes_on = !checkpoint::List(checkpoint::FolderOfRun(before->checkpoint().folder(), run)).empty();
+  }
+  if (goes_on) {
+    command.insert(command.end(), {"resume", run});
+  } else {
+    // From the beginning. What an earlier attempt has left is kept beside.
+    if (fs::exists(run, error)) fs::rename(run, absl::StrCat(run.string(), "-", job.begins() - 1), error);
+    if (error) return absl::UnavailableError(absl::StrCat("cannot move ", run.string(), ": ", error.message()));
+    const std::vector<std::string> script(job.launch().script().begin(), job.launch().script().end());
+    if (script.empty()) {
+      command.insert(command.end(), {"train", job_file, "--run-folder", run});
+    } else {
+      command.insert(command.end(),
+                     {"launch", ScriptIn(script), job_file, "--run-folder", run, "--python", InterpreterIn(script)});
+    }
+  }
+  for (const std::string& setting : job.overrides()) command.insert(command.end(), {"--set", setting});
+  if (!goes_on && job.launch().script_size() > 0) {
+    command.push_back("--");
+    for (std::string& word : ArgumentsIn({job.launch().script().begin(), job.launch().script().end()})) {
+      command.push_back(std::move(word));
+    }
+  }
+  return command;
+}
+
+absl::StatusOr<JobProcess> JobHost::StartJob(const wire::ServiceJob& job) const {
+  absl::StatusOr<std::vector<std::string>> command = CommandFor(job);
+  if (!command.ok()) return command.status();
+  const fs::path folder = FolderOf(job.id());
+  return JobProcess::Start({.command = *std::move(command),
+                            .working_folder = job.launch().folder(),
+                            .log = folder / "log",
+                            .file = folder / "process"});
+}
+
+void JobHost::Turn() {
+  const absl::MutexLock lock(&mutex_);
+  TakeEnds();
+  TellOrders();
+  BeginJobs();
+}
+
+std::map<std::string, size_t> JobHost::Count() const {
+  const absl::MutexLock lock(&mutex_);
+  std::map<std::string, size_t> count;
+  for (const auto& [id, job] : queue_.jobs()) ++count[StateName(job)];
+  return count;
+}
+
+}  // namespace slackline::cli

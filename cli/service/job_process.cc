@@ -1,0 +1,121 @@
+#include "cli/service/job_process.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/file.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <fstream>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
+#include "absl/time/time.h"
+#include "cli/base/spawn.h"
+#include "common/shm/descriptor.h"
+#include "common/time/clock.h"
+
+namespace slackline::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using shm::Descriptor;
+
+// Time for a process that holds the lock to write its id.
+constexpr absl::Duration kIdMax = absl::Seconds(1);
+constexpr absl::Duration kIdPoll = absl::Milliseconds(10);
+
+// In the child, before its program begins: only calls that are safe after fork(). Returns false if the process cannot
+// be found by a later host.
+bool BecomeJob(int lock, const char* folder) {
+  ::setsid();
+  // Without O_CLOEXEC: the lock stays as long as the program and its children.
+  if (::dup(lock) < 0) return false;
+  // Here and not in the host, which may die right after fork().
+  char digits[24];
+  size_t at = sizeof(digits);
+  for (pid_t left = ::getpid(); left > 0; left /= 10) digits[--at] = static_cast<char>('0' + left % 10);
+  const size_t size = sizeof(digits) - at;
+  return ::pwrite(lock, digits + at, size, 0) == static_cast<ssize_t>(size) && ::chdir(folder) == 0;
+}
+
+// Returns whether some process holds the lock on the file.
+bool IsLocked(const fs::path& file) {
+  const Descriptor lock(::open(file.c_str(), O_RDWR | O_CLOEXEC));
+  return lock.valid() && ::flock(lock.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+}
+
+// Returns whether the process exists and has not ended. Nobody may reap it.
+bool IsAlive(pid_t pid) {
+  std::ifstream in(absl::StrCat("/proc/", pid, "/stat"));
+  std::string line;
+  if (!std::getline(in, line)) return false;
+  // Behind the name, which is in brackets and may hold any character.
+  const size_t name_end = line.rfind(')');
+  return name_end != std::string::npos && name_end + 2 < line.size() && line[name_end + 2] != 'Z' &&
+         line[name_end + 2] != 'X';
+}
+
+}  // namespace
+
+absl::StatusOr<JobProcess> JobProcess::Start(const Spec& spec) {
+  const Descriptor log(::open(spec.log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
+  if (!log.valid()) return SystemError(absl::StrCat("cannot write ", spec.log.string()), errno);
+  const off_t log_begin = ::lseek(log.get(), 0, SEEK_END);
+  const Descriptor lock(::open(spec.file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+  if (!lock.valid()) return SystemError(absl::StrCat("cannot write ", spec.file.string()), errno);
+  if (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
+    if (errno != EWOULDBLOCK) return SystemError(absl::StrCat("cannot lock ", spec.file.string()), errno);
+    return absl::AlreadyExistsError(absl::StrCat("a process holds the lock on ", spec.file.string()));
+  }
+  if (::ftruncate(lock.get(), 0) != 0) return SystemError(absl::StrCat("cannot write ", spec.file.string()), errno);
+  const std::string folder = spec.working_folder;
+  const absl::StatusOr<pid_t> pid =
+      Spawn(spec.command, log.get(), [&lock, &folder] { return BecomeJob(lock.get(), folder.c_str()); });
+  if (!pid.ok()) return absl::Status(pid.status().code(), absl::StrCat(pid.status().message(), " in ", folder));
+  JobProcess started(spec.file, *pid, /*ours=*/true);
+  started.log_ = spec.log;
+  started.log_begin_ = log_begin;
+  return started;
+}
+
+std::optional<JobProcess> JobProcess::Find(const fs::path& file) {
+  const absl::Time deadline = SteadyTime().Now() + kIdMax;
+  while (IsLocked(file)) {
+    std::ifstream in(file);
+    std::string text;
+    std::getline(in, text);
+    pid_t pid = 0;
+    if (absl::SimpleAtoi(text, &pid) && pid > 0) {
+      JobProcess found(file, pid, /*ours=*/false);
+      return found.Gone() ? std::nullopt : std::optional<JobProcess>(std::move(found));
+    }
+    if (SteadyTime().Now() > deadline) break;
+    absl::Notification().WaitForNotificationWithTimeout(kIdPoll);
+  }
+  return std::nullopt;
+}
+
+bool JobProcess::Gone() {
+  if (gone_) return true;
+  if (!ours_) {
+    gone_ = !IsAlive(pid_) || !IsLocked(file_);
+    return gone_;
+  }
+  int status = 0;
+  const pid_t reaped = ::waitpid(pid_, &status, WNOHANG);
+  if (reaped == 0 || (reaped < 0 && errno == EINTR)) return false;
+  gone_ = true;
+  if (reaped == pid_) end_ = ProcessEnd::FromWait(status);
+  return true;
+}
+
+void JobProcess::Signal(int signal) {
+  // Gone() first: the number of a process that is gone may belong to somebody else.
+  if (!Gone()) ::kill(pid_, signal);
+}
+
+}  // namespace slackline::cli

@@ -1,0 +1,18 @@
+// The jobs of a service for people and programs: table, JSON, and page.
+#pragma once
+
+#include <string>
+
+#include "absl/time/time.h"
+#include "job_service.pb.h"
+
+namespace slackline::cli {
+
+// Renders a table of at most 100 columns, newest job first.
+std::string RenderJobs(const wire::ListJobsReply& jobs, absl::Time now);
+// Renders a JSON array. What is not known is null.
+std::string JobsJson(const wire::ListJobsReply& jobs, absl::Time now);
+// Renders a page that reloads itself every few seconds.
+std::string JobsPage(const wire::ListJobsReply& jobs, absl::Time now);
+
+}  // namespace slackline::cli

@@ -1,0 +1,229 @@
+// The host of the service, with a shell script in the place of `slackline`.
+#include "cli/service/job_host.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include "absl/synchronization/notification.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "cli/service/job_process.h"
+
+namespace slackline::cli::job_host_test {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
+
+constexpr absl::Duration kPatience = absl::Seconds(30);
+
+// Does what the name in the job file says: `slackline train JOB --run-folder RUN`.
+constexpr char kProgram[] = R"(#!/bin/sh
+echo "$@"
+[ "$1" = train ] && run=$4 && job=$2 || { run=$2 && job=$2/job.yaml; }
+end() { echo "$(date '+%Y-%m-%d %H:%M:%S').000 the job is $1" >> "$run/events.log"; }
+read -r _ kind < "$job"
+[ "$kind" != refused ] || { echo "found a mistake"; exit 2; }
+mkdir -p "$run" && cp "$job" "$run/job.yaml"
+case $kind in
+  done) end "done"; exit 0 ;;
+  fails) end "failed: no data"; exit 1 ;;
+  dies) kill -9 $$ ;;
+  deaf) trap '' INT ;;
+  waits) trap 'end "stopped: by a signal"; exit 1' INT ;;
+esac
+while :; do sleep 0.02; done
+)";
+
+class Host : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = fs::temp_directory_path() / "slackline-XXXXXX";
+    ASSERT_NE(::mkdtemp(name.data()), nullptr);
+    root_ = name;
+    std::ofstream(root_ / "slackline") << kProgram;
+    fs::permissions(root_ / "slackline", fs::perms::owner_all);
+    Open();
+  }
+  void TearDown() override {
+    for (const fs::directory_entry& job : fs::directory_iterator(root_ / "service" / "jobs")) {
+      if (auto process = JobProcess::Find(job.path() / "process")) process->Signal(SIGKILL);
+    }
+    host_.reset();
+    fs::remove_all(root_);
+  }
+
+  void Open(size_t running_max = 1) {
+    host_.reset();
+    auto host =
+        JobHost::Open({.folder = root_ / "service", .running_max = running_max, .program = root_ / "slackline"});
+    ASSERT_TRUE(host.ok()) << host.status();
+    host_ = *std::move(host);
+  }
+  uint64_t Submit(const std::string& kind) {
+    wire::SubmitRequest request;
+    request.set_name(kind);
+    request.mutable_launch()->set_job_yaml("name: " + kind + "\n");
+    request.mutable_launch()->set_folder(root_.string());
+    const auto reply = host_->Submit(request);
+    EXPECT_TRUE(reply.ok()) << reply.status();
+    return reply.ok() ? reply->id() : 0;
+  }
+  wire::ServiceJob Job(uint64_t id) const {
+    wire::ListJobsRequest request;
+    request.set_id(id);
+    const auto reply = host_->List(request);
+    return reply.ok() ? reply->jobs(0) : wire::ServiceJob();
+  }
+  std::string State(uint64_t id) const { return StateName(Job(id)); }
+  absl::Status Order(uint64_t id, wire::JobOrder order) {
+    wire::OrderJobRequest request;
+    request.set_id(id);
+    request.set_order(order);
+    return host_->Order(request).status();
+  }
+  // Turns until the job is in the state.
+  ::testing::AssertionResult Becomes(uint64_t id, const std::string& state) {
+    const absl::Time deadline = absl::Now() + kPatience;
+    while (State(id) != state) {
+      if (absl::Now() > deadline) return ::testing::AssertionFailure() << "job " << id << " is " << State(id);
+      host_->Turn();
+      absl::Notification().WaitForNotificationWithTimeout(absl::Milliseconds(5));
+    }
+    return ::testing::AssertionSuccess();
+  }
+  // Turns until the program of a running job listens to signals.
+  ::testing::AssertionResult Begins(uint64_t id) {
+    const auto begun = Becomes(id, "running");
+    const absl::Time deadline = absl::Now() + kPatience;
+    while (begun && !fs::exists(root_ / "service" / "jobs" / std::to_string(id) / "run" / "job.yaml")) {
+      if (absl::Now() > deadline) return ::testing::AssertionFailure() << "no run folder";
+      absl::Notification().WaitForNotificationWithTimeout(absl::Milliseconds(5));
+    }
+    return begun;
+  }
+  std::string Log(uint64_t id) const {
+    wire::ReadJobLogRequest request;
+    request.set_id(id);
+    const auto reply = host_->ReadLog(request);
+    return reply.ok() ? reply->text() : std::string(reply.status().message());
+  }
+
+  fs::path root_;
+  std::unique_ptr<JobHost> host_;
+};
+
+TEST_F(Host, RunsOneJobAfterTheOtherAndTellsHowTheyEnded) {
+  const uint64_t done = Submit("done"), fails = Submit("fails"), refused = Submit("refused");
+  EXPECT_THAT(Job(fails).reason(), "begins soon");
+  EXPECT_TRUE(Becomes(refused, "failed"));
+  EXPECT_EQ(State(done), "done");
+  EXPECT_EQ(Job(fails).reason(), "no data");
+  EXPECT_THAT(Job(refused).reason(), HasSubstr("refused: "));
+  EXPECT_THAT(Job(refused).reason(), HasSubstr("found a mistake"));
+  EXPECT_THAT(Log(done), ContainsRegex("^train .*/jobs/1/job.yaml --run-folder .*/jobs/1/run\n$"));
+}
+
+TEST_F(Host, AJobThatWaitsSaysWhy) {
+  const uint64_t first = Submit("waits"), second = Submit("done");
+  ASSERT_TRUE(Begins(first));
+  EXPECT_EQ(Job(second).reason(), "1 of 1 jobs run");
+  EXPECT_EQ(Log(second), "job 2 has not begun");
+  EXPECT_TRUE(Order(first, wire::JOB_ORDER_STOP).ok());
+  EXPECT_TRUE(Becomes(second, "done"));
+  EXPECT_EQ(State(first), "stopped");
+}
+
+TEST_F(Host, ACancelledJobEndsEvenIfItDoesNotListen) {
+  const uint64_t deaf = Submit("deaf");
+  ASSERT_TRUE(Begins(deaf));
+  EXPECT_TRUE(Order(deaf, wire::JOB_ORDER_CANCEL).ok());
+  EXPECT_TRUE(Becomes(deaf, "cancelled"));
+}
+
+TEST_F(Host, JobsGoOnWithoutTheHostAndTheNextOneFindsThem) {
+  const uint64_t runs = Submit("waits"), waits = Submit("done");
+  ASSERT_TRUE(Begins(runs));
+  Open();
+  EXPECT_EQ(State(runs), "running");
+  EXPECT_TRUE(Order(runs, wire::JOB_ORDER_STOP).ok());
+  EXPECT_TRUE(Becomes(waits, "done"));
+  EXPECT_EQ(State(runs), "stopped");
+}
+
+TEST_F(Host, AJobThatEndedWithoutAHostIsDoneAndNotRunAgain) {
+  const uint64_t id = Submit("waits");
+  ASSERT_TRUE(Begins(id));
+  const fs::path folder = root_ / "service" / "jobs" / "1";
+  auto process = JobProcess::Find(folder / "process");
+  ASSERT_TRUE(process.has_value());
+  host_.reset();
+  process->Signal(SIGINT);
+  const absl::Time deadline = absl::Now() + kPatience;
+  while (!process->Gone() && absl::Now() < deadline) {
+    absl::Notification().WaitForNotificationWithTimeout(absl::Milliseconds(5));
+  }
+  Open();
+  EXPECT_EQ(State(id), "stopped");
+  EXPECT_EQ(Job(id).begins(), 1u);
+}
+
+TEST_F(Host, AJobThatDiesBeginsAgainAndFailsInTheEnd) {
+  const uint64_t id = Submit("dies");
+  EXPECT_TRUE(Becomes(id, "failed"));
+  EXPECT_EQ(Job(id).begins(), JobQueue::kLossesMax + 1);
+  EXPECT_THAT(Job(id).reason(), HasSubstr("killed by signal 9"));
+  EXPECT_TRUE(fs::exists(root_ / "service" / "jobs" / "1" / "run-1")) << "what it has left is kept";
+}
+
+TEST_F(Host, ARemovedJobIsGoneAndItsNumberIsNotGivenAgain) {
+  const uint64_t id = Submit("done");
+  EXPECT_EQ(Order(id, wire::JOB_ORDER_REMOVE).code(), absl::StatusCode::kFailedPrecondition);
+  ASSERT_TRUE(Becomes(id, "done"));
+  EXPECT_TRUE(Order(id, wire::JOB_ORDER_REMOVE).ok());
+  EXPECT_FALSE(fs::exists(root_ / "service" / "jobs" / "1"));
+  Open();
+  EXPECT_EQ(State(id), "unknown");
+  EXPECT_EQ(Submit("done"), id + 1);
+}
+
+TEST_F(Host, AFolderHasOneHost) {
+  const auto second = JobHost::Open({.folder = root_ / "service", .program = root_ / "slackline"});
+  EXPECT_EQ(second.status().code(), absl::StatusCode::kAborted);
+}
+
+TEST_F(Host, AProgramThatIsMissingFailsTheJobAndNotTheHost) {
+  fs::remove(root_ / "slackline");
+  const uint64_t id = Submit("done");
+  EXPECT_TRUE(Becomes(id, "failed"));
+  EXPECT_THAT(Job(id).reason(), HasSubstr("No such file or directory"));
+}
+
+TEST_F(Host, ShowsTheEndOfALogFromTheBeginningOfALine) {
+  const uint64_t id = Submit("done");
+  ASSERT_TRUE(Becomes(id, "done"));
+  std::ofstream(root_ / "service" / "jobs" / "1" / "log") << "first\nsecond\nthird\n";
+  wire::ReadJobLogRequest request;
+  request.set_id(id);
+  request.set_from(-9);
+  const auto reply = host_->ReadLog(request);
+  ASSERT_TRUE(reply.ok()) << reply.status();
+  EXPECT_EQ(reply->text(), "third\n");
+  EXPECT_EQ(reply->next(), 19);
+  EXPECT_TRUE(reply->end());
+  request.set_process("../../../etc/passwd");
+  EXPECT_EQ(host_->ReadLog(request).status().code(), absl::StatusCode::kNotFound);
+}
+
+}  // namespace
+}  // namespace slackline::cli::job_host_test
