@@ -17,7 +17,8 @@ namespace {
 using shm::Descriptor;
 
 // The child between fork and exec: only calls that are safe there. Never returns; a failure goes to `report` as errno.
-[[noreturn]] void BecomeProgram(char* const* command, int log, int report, const std::function<bool()>& prepare) {
+[[noreturn]] void BecomeProgram(char* const* command, char* const* environment, int log, int report,
+                                const std::function<bool()>& prepare) {
   const bool prepared = prepare();
   if (prepared) {
     sigset_t none;
@@ -29,12 +30,20 @@ using shm::Descriptor;
     ::dup2(input, STDIN_FILENO);
     ::dup2(log, STDOUT_FILENO);
     ::dup2(log, STDERR_FILENO);
-    ::execv(command[0], command);
+    environment[0] == nullptr ? ::execv(command[0], command) : ::execve(command[0], command, environment);
   }
   const int error = errno;
   const ssize_t ignored = ::write(report, &error, sizeof(error));
   static_cast<void>(ignored);
   ::_exit(127);
+}
+
+// As exec(3) takes them.
+std::vector<char*> Pointers(std::vector<std::string>& texts) {
+  std::vector<char*> pointers;
+  for (std::string& text : texts) pointers.push_back(text.data());
+  pointers.push_back(nullptr);
+  return pointers;
 }
 
 }  // namespace
@@ -44,18 +53,17 @@ absl::Status SystemError(const std::string& what, int error) {
   return error == ENOENT || error == ENOTDIR ? absl::NotFoundError(text) : absl::UnavailableError(text);
 }
 
-absl::StatusOr<pid_t> Spawn(std::vector<std::string> command, int log, const std::function<bool()>& prepare) {
+absl::StatusOr<pid_t> Spawn(std::vector<std::string> command, int log, const std::function<bool()>& prepare,
+                            std::vector<std::string> environment) {
   int pipe[2];
   if (::pipe2(pipe, O_CLOEXEC) != 0) return SystemError("cannot make a pipe", errno);
   const Descriptor read_end(pipe[0]);
   Descriptor write_end(pipe[1]);
-  std::vector<char*> words;
-  for (std::string& word : command) words.push_back(word.data());
-  words.push_back(nullptr);
+  const std::vector<char*> words = Pointers(command), variables = Pointers(environment);
 
   const pid_t pid = ::fork();
   if (pid < 0) return SystemError("cannot start a process", errno);
-  if (pid == 0) BecomeProgram(words.data(), log, write_end.get(), prepare);
+  if (pid == 0) BecomeProgram(words.data(), variables.data(), log, write_end.get(), prepare);
 
   // Nothing comes through the pipe when exec works: it closes the other end.
   write_end = Descriptor();

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <set>
 #include <system_error>
 #include <utility>
 
@@ -19,6 +20,7 @@
 #include "cli/base/sibling.h"
 #include "cli/base/signals.h"
 #include "cli/commands/shared_options.h"
+#include "cli/run/run_checks.h"
 #include "cli/run/script.h"
 #include "cli/service/job_host.h"
 #include "cli/service/jobs_view.h"
@@ -31,6 +33,7 @@
 #include "common/log/logging.h"
 #include "common/metrics/metrics.h"
 #include "common/text/counted.h"
+#include "common/text/folder_name.h"
 #include "common/text/help.h"
 #include "common/time/clock.h"
 #include "worker/settings/job_checks.h"
@@ -76,7 +79,9 @@ const HelpText kCancelHelp = {
     .text =
         "Ends the job at once, without a last checkpoint, and waits for that. `slackline stop` saves the job first. "
         "`slackline resume` continues a cancelled job from its newest checkpoint.",
-    .examples = "slackline cancel 7 8 9"};
+    .examples =
+        "slackline cancel 7 8 9\n"
+        "slackline cancel /srv/slackline/7"};
 
 const HelpText kRemoveHelp = {
     .example = "slackline rm 7",
@@ -198,6 +203,12 @@ int Submit(SubmitOptions options) {
   const job::Job job = Resolve(*read);
   if (absl::Status status = CheckWorkers(*script, job); !status.ok()) return ComplainOfWrongUse(status);
   if (absl::Status status = worker::CheckJob(job); !status.ok()) return ComplainOfWrongUse(status);
+  if (absl::Status status = CheckData(job); !status.ok()) return Complain(status);
+  if (absl::Status status = CheckWeights(job); !status.ok()) return Complain(status);
+  if (absl::Status status = CheckNetwork(job); !status.ok()) return ComplainOfWrongUse(status);
+  std::error_code error;
+  const fs::path here = fs::current_path(error);
+  if (error) return ComplainOfWrongUse(absl::NotFoundError("the present folder was removed; submit from another one"));
   const absl::StatusOr<JobServiceClient> service = JobServiceClient::Connect(options.service);
   if (!service.ok()) return Complain(service.status());
   wire::SubmitRequest request;
@@ -207,8 +218,9 @@ int Submit(SubmitOptions options) {
   wire::JobLaunch& launch = *request.mutable_launch();
   launch.set_job_yaml(ToYaml(job));
   for (const std::string& word : *script) launch.add_script(word);
-  std::error_code error;
-  launch.set_folder(fs::current_path(error).string());
+  launch.set_folder(here.string());
+  // As in batch systems: the job finds the programs and packages of this shell.
+  for (char** variable = ::environ; *variable != nullptr; ++variable) launch.add_environment(*variable);
   const absl::StatusOr<uint64_t> id = service->Submit(request);
   if (!id.ok()) return Complain(id.status());
   std::printf("%llu\n", static_cast<unsigned long long>(*id));
@@ -239,40 +251,66 @@ int ListJobs(const JobsOptions& options) {
   return kExitDone;
 }
 
-struct LogsOptions {
-  uint64_t id = 0;
+// A service, and numbers of jobs of it.
+struct JobsOfOne {
   std::string service;
+  std::set<uint64_t> ids;
+};
+
+// Returns the jobs that these words name, each once.
+//   kInvalidArgument  a word names no job, or they name jobs of several services
+absl::StatusOr<JobsOfOne> ParseJobs(const std::vector<std::string>& words) {
+  JobsOfOne jobs;
+  for (const std::string& word : words) {
+    const std::optional<NamedJob> job = JobOfTarget(word);
+    if (!job) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "found '", word, "'; allowed is the number of a job, or SERVICE/NUMBER, and no file of this name"));
+    }
+    if (!jobs.ids.empty() && job->service != jobs.service) {
+      return absl::InvalidArgumentError("found jobs of several services; allowed are those of one");
+    }
+    jobs.service = job->service;
+    jobs.ids.insert(job->id);
+  }
+  return jobs;
+}
+
+struct LogsOptions {
+  std::string job;
   std::string process;
   bool follow = false;
   bool all = false;
 };
 
 int ShowLogs(const LogsOptions& options) {
-  const absl::StatusOr<JobServiceClient> service = JobServiceClient::Connect(options.service);
+  const absl::StatusOr<JobsOfOne> jobs = ParseJobs({options.job});
+  if (!jobs.ok()) return ComplainOfWrongUse(jobs.status());
+  const absl::StatusOr<JobServiceClient> service = JobServiceClient::Connect(jobs->service);
   if (!service.ok()) return Complain(service.status());
   wire::ReadJobLogRequest request;
-  request.set_id(options.id);
+  request.set_id(*jobs->ids.begin());
   request.set_process(options.process);
   request.set_from(options.all ? 0 : -kTailBytes);
+  wire::ListJobsRequest one;
+  one.set_id(request.id());
   while (true) {
     const absl::StatusOr<wire::ReadJobLogReply> log = service->ReadJobLog(request);
-    // A job that waits has none yet; its number was right.
-    const bool waits = absl::IsNotFound(log.status()) && options.follow &&
-                       service
-                           ->ListJobs([&] {
-                             wire::ListJobsRequest one;
-                             one.set_id(options.id);
-                             return one;
-                           }())
-                           .ok();
-    if (!log.ok() && !waits) return Complain(log.status());
-    if (log.ok()) {
+    if (absl::IsNotFound(log.status()) && options.follow) {
+      // There is none before the job begins, or if it ends before.
+      const absl::StatusOr<wire::ListJobsReply> job = service->ListJobs(one);
+      if (!job.ok()) return Complain(job.status());
+      if (job->jobs_size() == 1 && HasEnded(job->jobs(0))) return Complain(log.status());
+    } else if (!log.ok()) {
+      return Complain(log.status());
+    } else {
       std::fwrite(log->text().data(), 1, log->text().size(), stdout);
       std::fflush(stdout);
       request.set_from(log->next());
       if (log->end() || (log->text().empty() && !options.follow)) return kExitDone;
+      if (!log->text().empty()) continue;
     }
-    if (waits || log->text().empty()) absl::Notification().WaitForNotificationWithTimeout(kFollowEvery);
+    absl::Notification().WaitForNotificationWithTimeout(kFollowEvery);
   }
 }
 
@@ -304,36 +342,39 @@ absl::StatusOr<wire::ServiceJob> EndJob(const JobServiceClient& service, uint64_
   return AwaitJobEnd(service, id, order == wire::JOB_ORDER_STOP ? kStoppedMax : kCancelledMax);
 }
 
-struct ManyJobs {
-  std::vector<uint64_t> ids;
-  std::string service;
-};
-
-int Cancel(const ManyJobs& options) {
-  const absl::StatusOr<JobServiceClient> service = JobServiceClient::Connect(options.service);
+// Does something with each of the jobs; `act` returns what it says. Returns the exit code.
+template <typename Act>
+int WithJobs(const std::vector<std::string>& words, const Act& act) {
+  const absl::StatusOr<JobsOfOne> jobs = ParseJobs(words);
+  if (!jobs.ok()) return ComplainOfWrongUse(jobs.status());
+  const absl::StatusOr<JobServiceClient> service = JobServiceClient::Connect(jobs->service);
   if (!service.ok()) return Complain(service.status());
-  for (const uint64_t id : options.ids) {
-    const absl::StatusOr<wire::ServiceJob> job =
-        EndJob(*service, id, wire::JOB_ORDER_CANCEL, "cancelled by `slackline cancel`");
-    if (!job.ok()) return Complain(job.status());
-    std::printf("job %llu is %s\n", static_cast<unsigned long long>(id), StateName(*job).c_str());
+  for (const uint64_t id : jobs->ids) {
+    const absl::StatusOr<std::string> said = act(*service, id);
+    if (!said.ok()) return Complain(said.status());
+    std::printf("%s\n", said->c_str());
   }
   return kExitDone;
 }
 
-int Remove(const ManyJobs& options) {
-  const absl::StatusOr<JobServiceClient> service = JobServiceClient::Connect(options.service);
-  if (!service.ok()) return Complain(service.status());
-  for (const uint64_t id : options.ids) {
+int Cancel(const std::vector<std::string>& words) {
+  return WithJobs(words, [](const JobServiceClient& service, uint64_t id) -> absl::StatusOr<std::string> {
+    const absl::StatusOr<wire::ServiceJob> job =
+        EndJob(service, id, wire::JOB_ORDER_CANCEL, "cancelled by `slackline cancel`");
+    if (!job.ok()) return job.status();
+    return absl::StrCat("job ", id, " is ", StateName(*job));
+  });
+}
+
+int Remove(const std::vector<std::string>& words) {
+  return WithJobs(words, [](const JobServiceClient& service, uint64_t id) -> absl::StatusOr<std::string> {
     wire::OrderJobRequest request;
     request.set_id(id);
     request.set_order(wire::JOB_ORDER_REMOVE);
-    if (const absl::StatusOr<wire::ServiceJob> removed = service->OrderJob(request); !removed.ok()) {
-      return Complain(removed.status());
-    }
-    std::printf("removed job %llu\n", static_cast<unsigned long long>(id));
-  }
-  return kExitDone;
+    const absl::StatusOr<wire::ServiceJob> removed = service.OrderJob(request);
+    if (!removed.ok()) return removed.status();
+    return absl::StrCat("removed job ", id);
+  });
 }
 
 void AddServiceFolder(CLI::App& command, std::string& service) {
@@ -341,33 +382,33 @@ void AddServiceFolder(CLI::App& command, std::string& service) {
       ->type_name("FOLDER");
 }
 
-void AddJobNumbers(CLI::App& command, ManyJobs& options) {
-  command.add_option("JOB", options.ids, "Numbers of jobs")->required()->check(CLI::PositiveNumber);
-  AddServiceFolder(command, options.service);
+void AddJobNames(CLI::App& command, std::vector<std::string>& words) {
+  command.add_option("JOB", words, "Numbers of jobs, or SERVICE/NUMBER with the folder of the service")->required();
 }
 
 }  // namespace
 
-int StopJobOfService(uint64_t id, const std::string& reason) {
-  const absl::StatusOr<JobServiceClient> service = JobServiceClient::Connect("");
+int StopJobOfService(const NamedJob& job, const std::string& reason) {
+  const absl::StatusOr<JobServiceClient> service = JobServiceClient::Connect(job.service);
   if (!service.ok()) return Complain(service.status());
-  const absl::StatusOr<wire::ServiceJob> job = EndJob(*service, id, wire::JOB_ORDER_STOP, reason);
-  if (!job.ok()) return Complain(job.status());
-  std::printf("job %llu is %s; to continue: slackline resume %llu\n", static_cast<unsigned long long>(id),
-              StateName(*job).c_str(), static_cast<unsigned long long>(id));
-  return job->state() == wire::SERVICE_JOB_FAILED ? kExitFailed : kExitDone;
+  const absl::StatusOr<wire::ServiceJob> end = EndJob(*service, job.id, wire::JOB_ORDER_STOP, reason);
+  if (!end.ok()) return Complain(end.status());
+  const std::string name = (std::filesystem::path(job.service) / absl::StrCat(job.id)).string();
+  std::printf("job %s is %s; to continue: slackline resume %s\n", name.c_str(), StateName(*end).c_str(), name.c_str());
+  return end->state() == wire::SERVICE_JOB_FAILED ? kExitFailed : kExitDone;
 }
 
-int ResumeJobOfService(uint64_t id, const std::vector<std::string>& overrides) {
-  const absl::StatusOr<JobServiceClient> service = JobServiceClient::Connect("");
+int ResumeJobOfService(const NamedJob& job, const std::vector<std::string>& overrides) {
+  const absl::StatusOr<JobServiceClient> service = JobServiceClient::Connect(job.service);
   if (!service.ok()) return Complain(service.status());
   wire::OrderJobRequest request;
-  request.set_id(id);
+  request.set_id(job.id);
   request.set_order(wire::JOB_ORDER_RESUME);
   for (const std::string& setting : overrides) request.add_overrides(setting);
-  const absl::StatusOr<wire::ServiceJob> job = service->OrderJob(request);
-  if (!job.ok()) return Complain(job.status());
-  std::printf("job %llu is %s\n", static_cast<unsigned long long>(id), StateName(*job).c_str());
+  const absl::StatusOr<wire::ServiceJob> resumed = service->OrderJob(request);
+  if (absl::IsFailedPrecondition(resumed.status())) return ComplainOfWrongUse(resumed.status());
+  if (!resumed.ok()) return Complain(resumed.status());
+  std::printf("job %llu is %s\n", static_cast<unsigned long long>(job.id), StateName(*resumed).c_str());
   return kExitDone;
 }
 
@@ -377,7 +418,8 @@ AddedCommand AddService(CLI::App& app, const char* /*program*/) {
   command->require_subcommand(1);
   CLI::App* start = command->add_subcommand("start", "Run the service, with its jobs and its page");
   start->add_option("--folder", options->folder, "Folder of the service and its jobs. Default: service")
-      ->type_name("FOLDER");
+      ->type_name("FOLDER")
+      ->check(FolderMistake);
   start->add_option("--jobs-max", options->jobs_max, "Largest number of jobs that run at the same time. Default: 1")
       ->check(CLI::Range(1, 1000));
   start->add_option("--listen", options->listen, "Address for other commands. Default: a free port of 127.0.0.1")
@@ -421,28 +463,28 @@ AddedCommand AddJobs(CLI::App& app, const char* /*program*/) {
 AddedCommand AddLogs(CLI::App& app, const char* /*program*/) {
   const auto options = std::make_shared<LogsOptions>();
   CLI::App* command = app.add_subcommand("logs", "Show the output of a job of the service");
-  command->add_option("JOB", options->id, "Number of the job")->required()->check(CLI::PositiveNumber);
+  command->add_option("JOB", options->job, "Number of the job, or SERVICE/NUMBER with the folder of the service")
+      ->required();
   command->add_flag("-f,--follow", options->follow, "Show what is added, until the job ends");
   command->add_flag("--all", options->all, "Show all of it, and not only the last 32 KiB");
   command->add_option("--process", options->process, "Show the log of a process of the job, as worker-1")
       ->type_name("NAME");
-  AddServiceFolder(*command, options->service);
   SetHelp(*command, kLogsHelp);
   return {command, [options] { return ShowLogs(*options); }};
 }
 
 AddedCommand AddCancel(CLI::App& app, const char* /*program*/) {
-  const auto options = std::make_shared<ManyJobs>();
+  const auto options = std::make_shared<std::vector<std::string>>();
   CLI::App* command = app.add_subcommand("cancel", "End jobs of the service at once");
-  AddJobNumbers(*command, *options);
+  AddJobNames(*command, *options);
   SetHelp(*command, kCancelHelp);
   return {command, [options] { return Cancel(*options); }};
 }
 
 AddedCommand AddRemove(CLI::App& app, const char* /*program*/) {
-  const auto options = std::make_shared<ManyJobs>();
+  const auto options = std::make_shared<std::vector<std::string>>();
   CLI::App* command = app.add_subcommand("rm", "Delete ended jobs of the service, with their results");
-  AddJobNumbers(*command, *options);
+  AddJobNames(*command, *options);
   SetHelp(*command, kRemoveHelp);
   return {command, [options] { return Remove(*options); }};
 }

@@ -2,11 +2,11 @@
 // commands that take a run folder or a job's number.
 #pragma once
 
-#include <cstdint>
 #include <string>
 #include <vector>
 
 #include "cli/base/command.h"
+#include "cli/service/service_folder.h"
 
 namespace slackline::cli {
 
@@ -17,9 +17,8 @@ AddedCommand AddLogs(CLI::App& app, const char* program);
 AddedCommand AddCancel(CLI::App& app, const char* program);
 AddedCommand AddRemove(CLI::App& app, const char* program);
 
-// Stop or resume a job of the service that this user started last, as `slackline stop` and `resume` do with a run.
-// Return the exit code.
-int StopJobOfService(uint64_t id, const std::string& reason);
-int ResumeJobOfService(uint64_t id, const std::vector<std::string>& overrides);
+// Stop or resume a job of a service, as `slackline stop` and `resume` do with a run. Return the exit code.
+int StopJobOfService(const NamedJob& job, const std::string& reason);
+int ResumeJobOfService(const NamedJob& job, const std::vector<std::string>& overrides);
 
 }  // namespace slackline::cli

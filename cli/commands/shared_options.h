@@ -13,9 +13,13 @@ namespace slackline::cli {
 
 inline void AddQuiet(CLI::App& command, bool& quiet) { command.add_flag("--quiet", quiet, "Show only the result"); }
 
-// Lets an option for a run also take the number of a job of the service.
+// Lets an option for a run also take a job of the service.
 inline void TakeJobNumbers(CLI::Option& option) {
-  option.transform([](const std::string& target) { return RunOfTarget(target); });
+  option.transform([](const std::string& target) {
+    const absl::StatusOr<std::string> run = RunOfTarget(target);
+    if (!run.ok()) throw CLI::ValidationError(std::string(run.status().message()));
+    return *run;
+  });
 }
 
 // Adds a run that goes on. `what` describes the names that it may have, besides the number of a job of the service.

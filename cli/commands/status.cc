@@ -210,7 +210,8 @@ absl::StatusOr<std::string> FindAddress(const std::string& target) {
                         absl::StrCat(address.status().message(), "; allowed is the folder of a run, or HOST:PORT"));
   }
   if (AddressMistake(target).empty()) return target;
-  return absl::InvalidArgumentError(absl::StrCat("found '", target, "'; allowed is a run folder or HOST:PORT"));
+  return absl::InvalidArgumentError(
+      absl::StrCat("found '", target, "'; allowed is a run folder, the number of a job, or HOST:PORT"));
 }
 
 absl::StatusOr<std::shared_ptr<const rpc::Protection>> FindProtection(const StatusOptions& options) {

@@ -1,12 +1,9 @@
 #include "cli/commands/stop.h"
 
-#include <cstdint>
 #include <cstdio>
-#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
-#include <system_error>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -97,11 +94,8 @@ int Stop(const StopCommandOptions& options) {
     return ComplainOfWrongUse(absl::InvalidArgumentError(absl::StrCat(
         "--reason: found ", options.reason.size(), " bytes; allowed are 1 to ", kStopReasonMax, " bytes")));
   }
-  std::error_code error;
   // A job of the service may still wait in its queue.
-  if (const std::optional<uint64_t> id = JobNumber(target); id && !std::filesystem::exists(target, error)) {
-    return StopJobOfService(*id, options.reason);
-  }
+  if (const std::optional<NamedJob> job = JobOfTarget(target)) return StopJobOfService(*job, options.reason);
   const absl::StatusOr<std::string> address = AwaitAddress(target);
   if (!address.ok()) return Complain(OrTheEnd(target, address.status()));
   const auto protection = FindProtection(options.run);

@@ -6,7 +6,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -170,14 +169,12 @@ int Train(const TrainOptions& options) {
 }
 
 int Resume(ResumeOptions options, const ScriptOptions& script) {
-  std::error_code error;
-  if (const std::optional<uint64_t> id = JobNumber(options.run_folder);
-      id && !std::filesystem::exists(options.run_folder, error)) {
+  if (const std::optional<NamedJob> job = JobOfTarget(options.run_folder)) {
     if (options.checkpoint.empty() && script.script.empty() && script.python.empty() && script.arguments.empty()) {
-      return ResumeJobOfService(*id, options.overrides);
+      return ResumeJobOfService(*job, options.overrides);
     }
     return ComplainOfWrongUse(absl::InvalidArgumentError(
-        "found --checkpoint or a script for a job of the service; allowed is --set, or the job's run folder"));
+        "found --checkpoint, or a script, for a job of the service; allowed is --set: submit a new job for others"));
   }
   absl::StatusOr<std::vector<std::string>> command = CommandToGoOn(script, options.run_folder);
   if (!command.ok()) return ComplainOfWrongUse(command.status());

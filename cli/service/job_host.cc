@@ -13,13 +13,16 @@
 #include "cli/base/complain.h"
 #include "cli/base/replace_file.h"
 #include "cli/run/listed_run.h"
+#include "cli/run/run_checks.h"
 #include "cli/run/run_end.h"
+#include "cli/run/run_lock.h"
 #include "cli/run/script.h"
 #include "common/checkpoint/folder.h"
 #include "common/job/job_file.h"
 #include "common/log/logging.h"
 #include "common/text/utf8.h"
 #include "common/time/clock.h"
+#include "worker/settings/job_checks.h"
 
 namespace slackline::cli {
 namespace {
@@ -77,8 +80,7 @@ absl::Status JobHost::FindJobs() {
       running_.emplace(job.id(), Running{*std::move(process), told});
       log::Info("job ", job.id(), " (", job.name(), ") still runs");
     } else {
-      const JobEnd end = EndOf(job, std::nullopt);
-      Keep(queue_.End(job.id(), end, NowS()));
+      Ended(job.id(), std::nullopt);
     }
   }
   std::error_code error;
@@ -103,7 +105,6 @@ absl::StatusOr<wire::SubmitReply> JobHost::Submit(const wire::SubmitRequest& req
   const absl::MutexLock lock(&mutex_);
   absl::StatusOr<wire::ServiceJob> job = queue_.Submit(request, NowS());
   if (!job.ok()) return job.status();
-  job->set_run_folder((FolderOf(job->id()) / "run").string());
   const fs::path folder = FolderOf(job->id());
   std::error_code error;
   fs::create_directories(folder, error);
@@ -115,12 +116,37 @@ absl::StatusOr<wire::SubmitReply> JobHost::Submit(const wire::SubmitRequest& req
   if (kept.ok()) kept = book_->Save(*job);
   if (!kept.ok()) {
     queue_.Remove(job->id());
+    fs::remove_all(folder, error);
     return kept;
   }
   queue_.Restore(*job);
   wire::SubmitReply reply;
   reply.set_id(job->id());
   return reply;
+}
+
+absl::Status JobHost::CheckOrder(const wire::ServiceJob& job, const wire::OrderJobRequest& request) const {
+  const fs::path run = FolderOf(job.id()) / "run";
+  const bool ended = request.order() == wire::JOB_ORDER_RESUME || request.order() == wire::JOB_ORDER_REMOVE;
+  if (const std::string who = ended ? WhoRuns(run) : ""; !who.empty()) {
+    return absl::FailedPreconditionError(absl::StrCat("job ", job.id(), ": ", who, " continues its run in ",
+                                                      run.string(), "; stop it first: slackline stop ", run.string()));
+  }
+  if (request.order() != wire::JOB_ORDER_RESUME) return absl::OkStatus();
+  std::error_code error;
+  const bool begun = fs::exists(run / "job.yaml", error);
+  const fs::path file = begun ? run / "job.yaml" : FolderOf(job.id()) / "job.yaml";
+  const std::vector<std::string> overrides(request.overrides().begin(), request.overrides().end());
+  const absl::StatusOr<job::Job> before = ReadJobFile(file);
+  if (!before.ok()) return before.status();
+  const absl::StatusOr<job::Job> after = ReadJobFile(file, overrides);
+  if (!after.ok()) return after.status();
+  if (absl::Status status = worker::CheckJob(Resolve(*after)); !status.ok()) return status;
+  const absl::StatusOr<checkpoint::Choice> from =
+      checkpoint::ChooseNewest(checkpoint::FolderOfRun(before->checkpoint().folder(), run));
+  if (!from.ok()) return absl::OkStatus();
+  if (absl::Status kept = CheckModelKept(Resolve(*before), Resolve(*after)); !kept.ok()) return kept;
+  return CheckWorkIsLeft(*from, Resolve(*after));
 }
 
 absl::StatusOr<wire::OrderJobReply> JobHost::Order(const wire::OrderJobRequest& request) {
@@ -132,6 +158,10 @@ absl::StatusOr<wire::OrderJobReply> JobHost::Order(const wire::OrderJobRequest& 
     const wire::ServiceJob before = known == nullptr ? wire::ServiceJob() : *known;
     const absl::StatusOr<wire::ServiceJob> job = queue_.Order(request, NowS());
     if (!job.ok()) return job.status();
+    if (absl::Status allowed = CheckOrder(*job, request); !allowed.ok()) {
+      queue_.Restore(before);
+      return allowed;
+    }
     *reply.mutable_job() = *job;
     if (request.order() != wire::JOB_ORDER_REMOVE) {
       if (absl::Status saved = SaveOr(*job, before); !saved.ok()) return saved;
@@ -161,7 +191,7 @@ absl::StatusOr<wire::ListJobsReply> JobHost::List(const wire::ListJobsRequest& r
   {
     const absl::MutexLock lock(&mutex_);
     if (request.id() != 0 && queue_.Find(request.id()) == nullptr) {
-      return absl::NotFoundError(absl::StrCat("found no job ", request.id(), "; `slackline jobs` lists the jobs"));
+      return NoSuchJob(request.id());
     }
     uint32_t ended = 0;
     for (auto at = queue_.jobs().rbegin(); at != queue_.jobs().rend(); ++at) {
@@ -170,6 +200,8 @@ absl::StatusOr<wire::ListJobsReply> JobHost::List(const wire::ListJobsRequest& r
       if (request.id() == 0 && HasEnded(job) && ended++ >= request.ended_max()) continue;
       wire::ServiceJob& listed = *reply.add_jobs();
       listed = job;
+      listed.set_run_folder((FolderOf(job.id()) / "run").string());
+      listed.mutable_launch()->clear_environment();
       if (job.state() == wire::SERVICE_JOB_QUEUED) listed.set_reason(WhyItWaits(job));
     }
     reply.set_unlisted(ended - std::min(ended, request.ended_max()));
@@ -188,7 +220,7 @@ absl::StatusOr<wire::ReadJobLogReply> JobHost::ReadLog(const wire::ReadJobLogReq
     const absl::MutexLock lock(&mutex_);
     const wire::ServiceJob* const job = queue_.Find(request.id());
     if (job == nullptr) {
-      return absl::NotFoundError(absl::StrCat("found no job ", request.id(), "; `slackline jobs` lists the jobs"));
+      return NoSuchJob(request.id());
     }
     reply.set_end(HasEnded(*job));
   }
@@ -220,7 +252,7 @@ absl::StatusOr<wire::ReadJobLogReply> JobHost::ReadLog(const wire::ReadJobLogReq
 }
 
 JobEnd JobHost::EndOf(const wire::ServiceJob& job, const std::optional<JobProcess>& process) const {
-  const absl::StatusOr<wire::JobStatus> recorded = ReadEnd(job.run_folder());
+  const absl::StatusOr<wire::JobStatus> recorded = ReadEnd(FolderOf(job.id()) / "run");
   // An end of before the job was resumed is none.
   const bool fresh = recorded.ok() && static_cast<double>(recorded->ended_unix_ms()) >= 1000 * (job.begun_s() - 1);
   const std::string state = fresh ? recorded->state() : "";
@@ -238,18 +270,23 @@ JobEnd JobHost::EndOf(const wire::ServiceJob& job, const std::optional<JobProces
   return {wire::SERVICE_JOB_FAILED, absl::StrCat(how, ": ", OneLine(process->LastWords()))};
 }
 
+void JobHost::Ended(uint64_t id, const std::optional<JobProcess>& process) {
+  const wire::ServiceJob& known = *queue_.Find(id);
+  JobEnd end = EndOf(known, process);
+  end.advanced = NewestCheckpoint(id) > known.begun_checkpoint();
+  if (const std::optional<ListedRun> run = LookAt(FolderOf(id) / "run")) queue_.SetFigures(id, FiguresOf(*run));
+  const wire::ServiceJob& job = queue_.End(id, end, NowS());
+  Keep(job);
+  log::Info("job ", id, " (", job.name(), ") is ", StateName(job), job.reason().empty() ? "" : ": ", job.reason());
+}
+
 void JobHost::TakeEnds() {
   for (auto at = running_.begin(); at != running_.end();) {
-    const auto& [id, running] = *at;
     if (!at->second.process.Gone()) {
       ++at;
       continue;
     }
-    const JobEnd end = EndOf(*queue_.Find(id), running.process);
-    if (const std::optional<ListedRun> run = LookAt(FolderOf(id) / "run")) queue_.SetFigures(id, FiguresOf(*run));
-    const wire::ServiceJob& job = queue_.End(id, end, NowS());
-    Keep(job);
-    log::Info("job ", id, " (", job.name(), ") is ", StateName(job), job.reason().empty() ? "" : ": ", job.reason());
+    Ended(at->first, at->second.process);
     at = running_.erase(at);
   }
 }
@@ -269,7 +306,7 @@ void JobHost::TellOrders() {
 void JobHost::BeginJobs() {
   while (const std::optional<uint64_t> id = queue_.Next()) {
     const wire::ServiceJob before = *queue_.Find(*id);
-    const wire::ServiceJob& job = queue_.Begin(*id, NowS());
+    const wire::ServiceJob& job = queue_.Begin(*id, NowS(), NewestCheckpoint(*id));
     // What cannot be saved does not begin: a later host would begin it once more. The next turn tries again.
     if (absl::Status saved = SaveOr(job, before); !saved.ok()) {
       log::Error("cannot save job ", *id, ", which therefore waits: ", std::string(saved.message()));
@@ -287,18 +324,21 @@ void JobHost::BeginJobs() {
   }
 }
 
+uint64_t JobHost::NewestCheckpoint(uint64_t id) const {
+  const fs::path run = FolderOf(id) / "run";
+  const absl::StatusOr<job::Job> job = ReadJobFile(run / "job.yaml");
+  if (!job.ok()) return 0;
+  const std::vector<checkpoint::Found> whole =
+      checkpoint::List(checkpoint::FolderOfRun(job->checkpoint().folder(), run));
+  return whole.empty() ? 0 : whole.front().number;
+}
+
 absl::StatusOr<std::vector<std::string>> JobHost::CommandFor(const wire::ServiceJob& job) const {
-  const fs::path run = job.run_folder();
+  const fs::path run = FolderOf(job.id()) / "run";
   const std::string job_file = FolderOf(job.id()) / "job.yaml";
   std::vector<std::string> command = {options_.program};
   std::error_code error;
-  const bool begun = fs::exists(run / "job.yaml", error);
-  bool goes_on = false;
-  if (begun) {
-    const absl::StatusOr<job::Job> before = ReadJobFile(run / "job.yaml");
-    if (!before.ok()) return before.status();
-    goes_on = !checkpoint::List(checkpoint::FolderOfRun(before->checkpoint().folder(), run)).empty();
-  }
+  const bool goes_on = job.begun_checkpoint() > 0;
   if (goes_on) {
     command.insert(command.end(), {"resume", run});
   } else {
@@ -330,7 +370,8 @@ absl::StatusOr<JobProcess> JobHost::StartJob(const wire::ServiceJob& job) const 
   return JobProcess::Start({.command = *std::move(command),
                             .working_folder = job.launch().folder(),
                             .log = folder / "log",
-                            .file = folder / "process"});
+                            .file = folder / "process",
+                            .environment = {job.launch().environment().begin(), job.launch().environment().end()}});
 }
 
 void JobHost::Turn() {

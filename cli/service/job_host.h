@@ -81,6 +81,12 @@ class JobHost {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Saves a job whose change has happened whatever the disk says.
   void Keep(const wire::ServiceJob& job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Checks what depends on the files of a job before an order is accepted.
+  absl::Status CheckOrder(const wire::ServiceJob& job, const wire::OrderJobRequest& request) const;
+  // Notes that the processes of a job are gone. `process`: as far as it is known.
+  void Ended(uint64_t id, const std::optional<JobProcess>& process) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Returns the number of the job's newest whole checkpoint; 0 if there is none.
+  uint64_t NewestCheckpoint(uint64_t id) const;
   void TakeEnds() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void TellOrders() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void BeginJobs() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

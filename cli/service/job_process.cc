@@ -8,6 +8,7 @@
 
 #include <cerrno>
 #include <fstream>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/numbers.h"
@@ -27,6 +28,9 @@ using shm::Descriptor;
 // Time for a process that holds the lock to write its id.
 constexpr absl::Duration kIdMax = absl::Seconds(1);
 constexpr absl::Duration kIdPoll = absl::Milliseconds(10);
+
+// Time for the processes that a process has started, once it has ended.
+constexpr absl::Duration kLeftMax = absl::Seconds(10);
 
 // In the child, before its program begins: only calls that are safe after fork(). Returns false if the process cannot
 // be found by a later host.
@@ -73,8 +77,8 @@ absl::StatusOr<JobProcess> JobProcess::Start(const Spec& spec) {
   }
   if (::ftruncate(lock.get(), 0) != 0) return SystemError(absl::StrCat("cannot write ", spec.file.string()), errno);
   const std::string folder = spec.working_folder;
-  const absl::StatusOr<pid_t> pid =
-      Spawn(spec.command, log.get(), [&lock, &folder] { return BecomeJob(lock.get(), folder.c_str()); });
+  const absl::StatusOr<pid_t> pid = Spawn(
+      spec.command, log.get(), [&lock, &folder] { return BecomeJob(lock.get(), folder.c_str()); }, spec.environment);
   if (!pid.ok()) return absl::Status(pid.status().code(), absl::StrCat(pid.status().message(), " in ", folder));
   JobProcess started(spec.file, *pid, /*ours=*/true);
   started.log_ = spec.log;
@@ -101,21 +105,26 @@ std::optional<JobProcess> JobProcess::Find(const fs::path& file) {
 
 bool JobProcess::Gone() {
   if (gone_) return true;
-  if (!ours_) {
-    gone_ = !IsAlive(pid_) || !IsLocked(file_);
-    return gone_;
+  if (!ended_ && ours_) {
+    int status = 0;
+    const pid_t reaped = ::waitpid(pid_, &status, WNOHANG);
+    if (reaped == 0 || (reaped < 0 && errno == EINTR)) return false;
+    if (reaped == pid_) end_ = ProcessEnd::FromWait(status);
+  } else if (!ended_ && IsAlive(pid_) && IsLocked(file_)) {
+    return false;
   }
-  int status = 0;
-  const pid_t reaped = ::waitpid(pid_, &status, WNOHANG);
-  if (reaped == 0 || (reaped < 0 && errno == EINTR)) return false;
+  if (!ended_) ended_ = SteadyTime().Now();
+  // The kernel is about to kill its children. What a script has left behind for good must not hold up the job.
+  if (IsLocked(file_) && SteadyTime().Now() < *ended_ + kLeftMax) return false;
+  std::error_code error;
+  if (IsLocked(file_)) fs::remove(file_, error);
   gone_ = true;
-  if (reaped == pid_) end_ = ProcessEnd::FromWait(status);
   return true;
 }
 
 void JobProcess::Signal(int signal) {
-  // Gone() first: the number of a process that is gone may belong to somebody else.
-  if (!Gone()) ::kill(pid_, signal);
+  // Gone() first: the number of a process that has ended may belong to somebody else.
+  if (!Gone() && !ended_) ::kill(pid_, signal);
 }
 
 }  // namespace slackline::cli

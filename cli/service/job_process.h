@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "cli/base/process.h"
 
 namespace slackline::cli {
@@ -29,6 +30,8 @@ class JobProcess {
     std::filesystem::path log;
     // File for the lock and the process id; an existing one is overwritten.
     std::filesystem::path file;
+    // Environment, NAME=VALUE; empty: that of this process.
+    std::vector<std::string> environment = {};
   };
   // Starts a process.
   //   kAlreadyExists  a process holds the lock on the file
@@ -39,7 +42,8 @@ class JobProcess {
   static std::optional<JobProcess> Find(const std::filesystem::path& file);
 
   pid_t pid() const { return pid_; }
-  // Returns whether the process has ended.
+  // Returns whether the process has ended, and those that it has started, as far as they end within 10 s. Later ones
+  // lose the lock.
   bool Gone();
   // How a process that is gone has ended; nullopt for one that another host has started.
   const std::optional<ProcessEnd>& end() const { return end_; }
@@ -58,6 +62,8 @@ class JobProcess {
   pid_t pid_;
   bool ours_;  // a child of this process
   bool gone_ = false;
+  // Time when the process was found to have ended.
+  std::optional<absl::Time> ended_ = {};
   std::optional<ProcessEnd> end_;
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 
@@ -40,6 +41,10 @@ std::string StateName(const wire::ServiceJob& job) {
   }
 }
 
+absl::Status NoSuchJob(uint64_t id) {
+  return absl::NotFoundError(absl::StrCat("found no job ", id, "; `slackline jobs` lists the jobs"));
+}
+
 bool HasEnded(const wire::ServiceJob& job) {
   return job.state() != wire::SERVICE_JOB_QUEUED && job.state() != wire::SERVICE_JOB_RUNNING;
 }
@@ -72,9 +77,10 @@ void JobQueue::Remove(uint64_t id) {
 }
 
 absl::StatusOr<wire::ServiceJob> JobQueue::Submit(const wire::SubmitRequest& request, double now_s) {
-  if (request.name().empty() || request.name().size() > kJobNameBytesMax) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the job's name: found ", request.name().size(), " bytes; allowed are 1 to ", kJobNameBytesMax));
+  const bool long_name = request.name().size() > kJobNameBytesMax;
+  if (long_name || absl::StripAsciiWhitespace(request.name()).empty()) {
+    return absl::InvalidArgumentError(absl::StrCat("the job's name: found ", long_name ? "a longer one" : "blanks",
+                                                   "; allowed are names of 1 to ", kJobNameBytesMax, " bytes"));
   }
   if (request.priority() < -kPriorityMax || request.priority() > kPriorityMax) {
     return absl::InvalidArgumentError(
@@ -132,7 +138,7 @@ absl::Status JobQueue::Resume(wire::ServiceJob& job, const wire::OrderJobRequest
 absl::StatusOr<wire::ServiceJob> JobQueue::Order(const wire::OrderJobRequest& request, double now_s) {
   const auto found = jobs_.find(request.id());
   if (found == jobs_.end()) {
-    return absl::NotFoundError(absl::StrCat("found no job ", request.id(), "; `slackline jobs` lists the jobs"));
+    return NoSuchJob(request.id());
   }
   if (request.overrides_size() > 0 && request.order() != wire::JOB_ORDER_RESUME) {
     return absl::InvalidArgumentError("found settings; allowed are settings for a job that is resumed");
@@ -163,7 +169,7 @@ std::optional<uint64_t> JobQueue::Next() const {
   return waiting_.begin()->second;
 }
 
-const wire::ServiceJob& JobQueue::Begin(uint64_t id, double now_s) {
+const wire::ServiceJob& JobQueue::Begin(uint64_t id, double now_s, uint64_t checkpoint) {
   wire::ServiceJob& job = jobs_.at(id);
   SLACKLINE_CHECK(job.state() == wire::SERVICE_JOB_QUEUED);
   SetState(job, wire::SERVICE_JOB_RUNNING);
@@ -171,6 +177,7 @@ const wire::ServiceJob& JobQueue::Begin(uint64_t id, double now_s) {
   job.clear_reason();
   job.clear_ended_s();
   job.set_begun_s(now_s);
+  job.set_begun_checkpoint(checkpoint);
   job.set_begins(job.begins() + 1);
   return job;
 }
@@ -180,7 +187,7 @@ const wire::ServiceJob& JobQueue::End(uint64_t id, const JobEnd& end, double now
   SLACKLINE_CHECK(job.state() == wire::SERVICE_JOB_RUNNING);
   const wire::JobOrder order = job.order();
   const bool lost = end.state == wire::SERVICE_JOB_UNKNOWN;
-  if (now_s - job.begun_s() >= kLossForgottenS) job.set_losses(0);
+  if (end.advanced) job.set_losses(0);
   job.set_order(wire::JOB_ORDER_NONE);
   if (end.state == wire::SERVICE_JOB_DONE) {
     SetState(job, wire::SERVICE_JOB_DONE);
@@ -200,7 +207,11 @@ const wire::ServiceJob& JobQueue::End(uint64_t id, const JobEnd& end, double now
     SetState(job, wire::SERVICE_JOB_FAILED);
   }
   // The order has its own reason.
-  if (order == wire::JOB_ORDER_NONE || end.state == wire::SERVICE_JOB_DONE) job.set_reason(end.reason);
+  if (order == wire::JOB_ORDER_NONE || end.state == wire::SERVICE_JOB_DONE) {
+    job.set_reason(lost ? absl::StrCat("its processes were gone ", kLossesMax + 1, " times without a new checkpoint: ",
+                                       end.reason, "; to continue: slackline resume ", id)
+                        : end.reason);
+  }
   job.set_ended_s(now_s);
   return job;
 }

@@ -21,6 +21,8 @@ struct JobEnd {
   // SERVICE_JOB_DONE, _FAILED or _STOPPED; SERVICE_JOB_UNKNOWN if they are gone without a word.
   wire::ServiceJobState state = wire::SERVICE_JOB_UNKNOWN;
   std::string reason;
+  // True if the job has made a checkpoint since it was begun.
+  bool advanced = false;
 };
 
 // The jobs of the service. Times are seconds since 1970.
@@ -30,10 +32,9 @@ class JobQueue {
  public:
   // Most jobs that are kept. Ended ones are removed by an order only.
   static constexpr size_t kJobsMax = 100000;
-  // Most times in a row that a job begins again after its processes were gone without a word. A job that ran for
-  // kLossForgottenS before counts from the beginning.
+  // Most times in a row that a job begins again after its processes were gone without a word. A job that has made a
+  // checkpoint since it was begun counts from the beginning.
   static constexpr uint32_t kLossesMax = 3;
-  static constexpr double kLossForgottenS = 600;
   static constexpr int32_t kPriorityMax = 1000;
 
   // `running_max`: largest number of jobs that run at the same time.
@@ -59,8 +60,8 @@ class JobQueue {
 
   // Returns the job that may begin now; nullopt if there is none.
   std::optional<uint64_t> Next() const;
-  // Notes that a waiting job has begun, and returns it.
-  const wire::ServiceJob& Begin(uint64_t id, double now_s);
+  // Notes that a waiting job has begun, and returns it. `checkpoint`: its newest one.
+  const wire::ServiceJob& Begin(uint64_t id, double now_s, uint64_t checkpoint = 0);
   // Notes that the processes of a running job are gone, and returns the job. It waits again if they were gone without a
   // word, and no order was to end it.
   const wire::ServiceJob& End(uint64_t id, const JobEnd& end, double now_s);
@@ -91,6 +92,8 @@ class JobQueue {
 // Returns the state's name: "queued", "running", "done", "failed", "stopped", "cancelled"; "stopping" and "cancelling"
 // for a running job with an order.
 std::string StateName(const wire::ServiceJob& job);
+// Returns the error for a job that the service does not have.
+absl::Status NoSuchJob(uint64_t id);
 // Returns whether the job is neither queued nor running.
 bool HasEnded(const wire::ServiceJob& job);
 

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "cli/base/replace_file.h"
+#include "cli/service/job_queue.h"
 #include "common/rpc/channel.h"
 #include "common/text/utf8.h"
 #include "job.pb.h"
@@ -74,19 +75,28 @@ absl::Status NoteService(const fs::path& folder) {
   return ReplaceFile(LastService(), absl::StrCat(fs::absolute(folder).lexically_normal().string(), "\n"));
 }
 
-std::optional<uint64_t> JobNumber(const std::string& text) {
+std::optional<NamedJob> JobOfTarget(const std::string& target) {
+  std::error_code error;
+  const fs::path path = target;
+  const std::string name = path.filename();
   uint64_t id = 0;
-  const bool digits = text.find_first_not_of("0123456789") == std::string::npos;
-  if (!digits || !absl::SimpleAtoi(text, &id) || id == 0) return std::nullopt;
-  return id;
+  const bool digits = name.find_first_not_of("0123456789") == std::string::npos;
+  if (!digits || !absl::SimpleAtoi(name, &id) || id == 0 || fs::exists(path, error)) return std::nullopt;
+  const fs::path service = path.parent_path();
+  if (!service.empty() && !fs::is_directory(service / "book", error)) return std::nullopt;
+  return NamedJob{service, id};
 }
 
-std::string RunOfTarget(const std::string& target) {
+absl::StatusOr<std::string> RunOfTarget(const std::string& target) {
   std::error_code error;
-  const std::optional<uint64_t> id = JobNumber(target);
-  if (!id || fs::exists(target, error)) return target;
-  const absl::StatusOr<fs::path> service = FindService("");
-  return service.ok() ? (*service / "jobs" / target / "run").string() : target;
+  const std::optional<NamedJob> job = JobOfTarget(target);
+  const absl::StatusOr<fs::path> service =
+      job ? FindService(job->service) : absl::StatusOr<fs::path>(absl::NotFoundError("no number"));
+  if (!service.ok()) return target;
+  const fs::path folder = *service / "jobs" / absl::StrCat(job->id);
+  if (fs::exists(folder / "run", error)) return (folder / "run").string();
+  if (!fs::exists(folder, error)) return NoSuchJob(job->id);
+  return absl::NotFoundError(absl::StrCat("job ", job->id, " has not begun; `slackline jobs` says why it waits"));
 }
 
 JobServiceClient::JobServiceClient(fs::path folder, std::string address,

@@ -31,10 +31,17 @@ absl::StatusOr<std::filesystem::path> FindService(const std::string& named);
 //   kUnavailable  the file cannot be written
 absl::Status NoteService(const std::filesystem::path& folder);
 
-// Returns the number in the text that names a job; nullopt for any other text.
-std::optional<uint64_t> JobNumber(const std::string& text);
-// Returns the run folder of a job if `target` is its number, and no file has this name; else `target`.
-std::string RunOfTarget(const std::string& target);
+// A job as people name it: NUMBER, or SERVICE/NUMBER with the folder of its service.
+struct NamedJob {
+  // Folder of the service, as for FindService().
+  std::string service;
+  uint64_t id = 0;
+};
+// Returns the job that `target` names; nullopt if it is any other text, or the name of a file.
+std::optional<NamedJob> JobOfTarget(const std::string& target);
+// Returns the run folder of a job if `target` names one; else `target`.
+//   kNotFound  the service has no such job, or the job has not begun
+absl::StatusOr<std::string> RunOfTarget(const std::string& target);
 
 // Calls a service. Every call gives up after a short while.
 //

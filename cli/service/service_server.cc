@@ -27,6 +27,8 @@ grpc::Status JobServiceCalls::Serve(const grpc::ServerContext& context, const ch
   const auto caller = guard_.Admit(context, absl::StrCat("slackline.wire.JobService.", method));
   if (!caller.ok()) return rpc::ToGrpc(caller.status());
   absl::StatusOr<Reply> result = handle();
+  // UNAVAILABLE would say that nobody has answered.
+  if (absl::IsUnavailable(result.status())) return rpc::ToGrpc(absl::InternalError(result.status().message()));
   if (!result.ok()) return rpc::ToGrpc(result.status());
   *reply = *std::move(result);
   rpc::MendText(*reply);

@@ -16,6 +16,7 @@
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "cli/run/run_lock.h"
 #include "cli/service/job_process.h"
 
 namespace slackline::cli::job_host_test {
@@ -39,6 +40,7 @@ case $kind in
   done) end "done"; exit 0 ;;
   fails) end "failed: no data"; exit 1 ;;
   dies) kill -9 $$ ;;
+  leaves) sleep 0.3 & kill -9 $$ ;;
   deaf) trap '' INT ;;
   waits) trap 'end "stopped: by a signal"; exit 1' INT ;;
 esac
@@ -184,6 +186,57 @@ TEST_F(Host, AJobThatDiesBeginsAgainAndFailsInTheEnd) {
   EXPECT_EQ(Job(id).begins(), JobQueue::kLossesMax + 1);
   EXPECT_THAT(Job(id).reason(), HasSubstr("killed by signal 9"));
   EXPECT_TRUE(fs::exists(root_ / "service" / "jobs" / "1" / "run-1")) << "what it has left is kept";
+}
+
+TEST_F(Host, AJobWhoseChildrenOutliveItForAMomentBeginsAgainAfterThem) {
+  const uint64_t id = Submit("leaves");
+  EXPECT_TRUE(Becomes(id, "failed"));
+  EXPECT_EQ(Job(id).begins(), JobQueue::kLossesMax + 1) << Job(id).reason();
+}
+
+TEST_F(Host, AnEndedJobIsNotResumedWithSettingsThatItCannotHaveNorWhileItsRunGoesOn) {
+  const uint64_t id = Submit("done");
+  ASSERT_TRUE(Becomes(id, "done"));
+  wire::OrderJobRequest request;
+  request.set_id(id);
+  request.set_order(wire::JOB_ORDER_RESUME);
+  request.add_overrides("foo.bar=1");
+  EXPECT_THAT(host_->Order(request).status().message(), HasSubstr("foo"));
+  EXPECT_EQ(State(id), "done");
+  const auto lock = RunLock::Take(root_ / "service" / "jobs" / "1" / "run");
+  ASSERT_TRUE(lock.ok()) << lock.status();
+  EXPECT_THAT(Order(id, wire::JOB_ORDER_REMOVE).message(), HasSubstr("continues its run"));
+  EXPECT_THAT(Order(id, wire::JOB_ORDER_RESUME).message(), HasSubstr("continues its run"));
+  EXPECT_EQ(State(id), "done");
+}
+
+TEST_F(Host, AFolderThatWasMovedKeepsItsJobs) {
+  const uint64_t id = Submit("done");
+  ASSERT_TRUE(Becomes(id, "done"));
+  host_.reset();
+  fs::rename(root_ / "service", root_ / "moved");
+  auto host = JobHost::Open({.folder = root_ / "moved", .program = root_ / "slackline"});
+  ASSERT_TRUE(host.ok()) << host.status();
+  host_ = *std::move(host);
+  EXPECT_EQ(Job(id).run_folder(), (root_ / "moved" / "jobs" / "1" / "run").string());
+  EXPECT_TRUE(Order(id, wire::JOB_ORDER_REMOVE).ok());
+  EXPECT_FALSE(fs::exists(root_ / "moved" / "jobs" / "1"));
+  host_.reset();
+  fs::rename(root_ / "moved", root_ / "service");
+}
+
+TEST_F(Host, AJobHasTheEnvironmentOfItsSubmission) {
+  wire::SubmitRequest request;
+  request.set_name("env");
+  request.mutable_launch()->set_job_yaml("name: done\n");
+  request.mutable_launch()->set_folder(root_.string());
+  request.mutable_launch()->add_environment("PATH=/usr/bin:/bin");
+  request.mutable_launch()->add_environment("ANSWER=42");
+  std::ofstream(root_ / "slackline") << "#!/bin/sh\necho answer $ANSWER\nexit 2\n";
+  ASSERT_TRUE(host_->Submit(request).ok());
+  EXPECT_TRUE(Becomes(1, "failed"));
+  EXPECT_THAT(Log(1), HasSubstr("answer 42"));
+  EXPECT_EQ(Job(1).launch().environment_size(), 0) << "it may hold secrets";
 }
 
 TEST_F(Host, ARemovedJobIsGoneAndItsNumberIsNotGivenAgain) {

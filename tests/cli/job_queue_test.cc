@@ -89,14 +89,15 @@ TEST_F(Queue, AJobThatIsGoneWithoutAWordBeginsAgainButNotForever) {
   queue_.Begin(id, 2);
   queue_.End(id, {wire::SERVICE_JOB_UNKNOWN, "power"}, 3);
   EXPECT_EQ(State(id), "failed");
-  EXPECT_EQ(queue_.Find(id)->reason(), "power");
+  EXPECT_THAT(queue_.Find(id)->reason(), HasSubstr("gone 4 times without a new checkpoint: power; to continue"));
 }
 
-TEST_F(Queue, LossesOfLongAgoAreForgotten) {
+TEST_F(Queue, AJobThatMakesCheckpointsBeginsAgainAsOftenAsItIsLost) {
   const uint64_t id = Submit();
   for (uint32_t i = 0; i < 3 * JobQueue::kLossesMax; ++i) {
-    queue_.Begin(id, 0);
-    queue_.End(id, {wire::SERVICE_JOB_UNKNOWN, "power"}, JobQueue::kLossForgottenS);
+    queue_.Begin(id, 2, /*checkpoint=*/i);
+    EXPECT_EQ(queue_.Find(id)->begun_checkpoint(), i);
+    queue_.End(id, {wire::SERVICE_JOB_UNKNOWN, "power", /*advanced=*/true}, 3);
     EXPECT_EQ(State(id), "queued");
   }
 }
@@ -117,11 +118,12 @@ TEST_F(Queue, AnOrderThatTheStateDoesNotAllowIsRefusedAndChangesNothing) {
 }
 
 TEST_F(Queue, WhatMakesNoSenseIsNotTakenIn) {
-  wire::SubmitRequest unnamed = Job();
+  wire::SubmitRequest unnamed = Job(), blank = Job();
   unnamed.clear_name();
+  blank.set_name(" ");
   wire::SubmitRequest empty = Job();
   empty.mutable_launch()->clear_job_yaml();
-  for (const wire::SubmitRequest& request : {unnamed, empty, Job(JobQueue::kPriorityMax + 1)}) {
+  for (const wire::SubmitRequest& request : {unnamed, blank, empty, Job(JobQueue::kPriorityMax + 1)}) {
     EXPECT_EQ(queue_.Submit(request, 1).status().code(), absl::StatusCode::kInvalidArgument);
   }
   EXPECT_TRUE(queue_.jobs().empty());

@@ -242,7 +242,7 @@ cluster: {workers: 1, servers: 2}
         self.assertIn("1 epoch is done", self.slackline("resume", run.folder, "--checkpoint", "1", code=2))
         self.assertEqual(self.everything(run), before)
         self.assertIn(f"the run in {run.folder} is over: it is done", self.slackline("checkpoint", run.folder, code=1))
-        self.assertIn("allowed is a run folder or HOST:PORT", self.slackline("checkpoint", "nowhere", code=2))
+        self.assertIn("allowed is a run folder, the number of a job, or HOST:PORT", self.slackline("checkpoint", "nowhere", code=2))
         self.assertIn("found no folder", self.slackline("checkpoints", self.root / "nowhere", code=2))
         other = self.resume(run, "--set", "training.epochs=2", "--set", "model.hidden=[8]")
         self.finish(other, 2)

@@ -99,6 +99,9 @@ class Service(unittest.TestCase):
             self.assertIn("<td>lr-0.05</td>", page.read().decode())
         with urllib.request.urlopen(self.page + "metrics", timeout=30) as metrics:
             self.assertRegex(metrics.read().decode(), r'slackline_service_jobs\{[^}]*state="done"[^}]*\} 2')
+        refused = self.slackline("resume", 1, code=2)
+        self.assertIn("2 epochs are done", refused)
+        self.assertEqual(self.jobs()[1]["state"], "done")
         self.slackline("rm", 1)
         self.assertFalse((self.root / "service/jobs/1").exists())
         self.assertEqual(list(self.jobs()), [2])
@@ -114,7 +117,8 @@ class Service(unittest.TestCase):
         job = self.jobs()[runs]
         self.assertEqual((job["state"], job["begins"]), ("running", 1))
         self.assertEqual(self.jobs()[waits]["state"], "queued")
-        self.assertRegex(self.slackline("stop", runs), rf"^job {runs} is stopped; to continue: slackline resume {runs}$")
+        self.assertEqual(self.slackline("stop", f"service/{runs}"),
+                         f"job service/{runs} is stopped; to continue: slackline resume service/{runs}\n")
         self.await_state(waits, "done")
         # It goes on from the checkpoint that the stop has made.
         done = self.jobs()[runs]["epochs_done"]
@@ -133,10 +137,22 @@ class Service(unittest.TestCase):
         self.assertEqual(self.slackline("cancel", job), f"job {job} is cancelled\n")
         self.assertEqual(processes_with(str(self.root / "service/jobs/1")), [], "its processes are gone")
 
+    def test_who_follows_a_job_that_never_begins_is_told_of_its_end(self):
+        self.submit("long.yaml")
+        waits = self.submit("short.yaml")
+        with subprocess.Popen([self.programs.folder / "slackline", "logs", str(waits), "--follow"], stderr=subprocess.PIPE,
+                              stdin=subprocess.DEVNULL, text=True, cwd=self.root, env=self.environment()) as follower:
+            self.slackline("stop", waits)
+            self.assertIn(f"job {waits} has not begun", follower.communicate(timeout=60 * OPTIONS.patience)[1])
+        self.assertIn("has not begun", self.slackline("status", waits, code=2))
+
     def test_what_is_wrong_is_said_and_changes_nothing(self):
         self.assertIn("consistency.mode", self.slackline("submit", "short.yaml", "--set", "consistency.mode=x", code=2))
         self.assertIn("found no job 7", self.slackline("cancel", 7, code=2))
-        self.assertIn("found no job 7", self.slackline("logs", 7, code=2))
+        self.assertIn("found no job 7", self.slackline("logs", 7, "--follow", code=2))
+        self.assertIn("found no job 7", self.slackline("status", 7, code=2))
+        self.assertIn("allowed is the number of a job", self.slackline("rm", "x", code=2))
+        self.assertIn("data.path", self.slackline("submit", "short.yaml", "--set", "data.path=/nowhere", code=2))
         self.assertRegex(self.slackline("jobs", "--service", self.root / "none", code=2), "found no service in .*/none")
         second = self.slackline("service", "start", "--folder", self.root / "service", code=2)
         self.assertIn("another `slackline service start` runs in", second)
