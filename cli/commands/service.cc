@@ -6,6 +6,8 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <filesystem>
+#include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -113,10 +115,16 @@ std::string NotLoopback(const std::string& address) {
   return absl::StrCat("found ", address, "; allowed are addresses that only this machine reaches, as 127.0.0.1:7000");
 }
 
-HttpResponse Respond(const absl::StatusOr<wire::ListJobsReply>& jobs, bool json) {
-  if (!jobs.ok()) return {.code = 500, .body = absl::StrCat(jobs.status().message(), "\n")};
-  if (json) return {.type = "application/json", .body = JobsJson(*jobs, absl::Now())};
-  return {.type = "text/html; charset=utf-8", .body = JobsPage(*jobs, absl::Now())};
+// A page of the jobs: `render` makes its text, of this type.
+HttpServer::Handler PageOf(const JobHost& host, const char* type,
+                           const std::function<std::string(const wire::ListJobsReply&)>& render) {
+  return [&host, type, render](const HttpRequest& /*request*/) -> HttpResponse {
+    wire::ListJobsRequest request;
+    request.set_ended_max(kEndedOnPage);
+    const absl::StatusOr<wire::ListJobsReply> jobs = host.List(request);
+    if (!jobs.ok()) return {.code = 500, .body = absl::StrCat(jobs.status().message(), "\n")};
+    return {.type = type, .body = render(*jobs)};
+  };
 }
 
 // Serves the page and the metrics; returns the address of the page.
@@ -130,18 +138,14 @@ absl::StatusOr<std::string> ServePage(const std::string& address, const JobHost&
     }
   });
   metrics.SetMissing("");
-  const auto list = [&host](bool json) {
-    wire::ListJobsRequest request;
-    request.set_ended_max(kEndedOnPage);
-    return Respond(host.List(request), json);
-  };
+  constexpr char kJson[] = "application/json";
+  const std::map<std::string, HttpServer::Handler> pages = {
+      {"/", PageOf(host, "text/html; charset=utf-8", [](const auto& jobs) { return JobsPage(jobs, absl::Now()); })},
+      {"/api/jobs", PageOf(host, kJson, [](const auto& jobs) { return JobsJson(jobs, absl::Now()); })},
+      {"/targets", PageOf(host, kJson, TargetsOf)}};
   const std::string name = HostOf(address);
   const auto port = static_cast<uint16_t>(std::stoi(address.substr(address.rfind(':') + 1)));
-  const absl::StatusOr<uint16_t> served =
-      metrics.Serve(name, port,
-                    {{"/", [list](const HttpRequest&) { return list(/*json=*/false); }},
-                     {"/api/jobs", [list](const HttpRequest&) { return list(/*json=*/true); }}},
-                    /*threads=*/2);
+  const absl::StatusOr<uint16_t> served = metrics.Serve(name, port, pages, /*threads=*/2);
   if (!served.ok()) return served.status();
   return absl::StrCat("http://", name, ":", *served, "/");
 }
@@ -157,7 +161,7 @@ int StartService(const ServiceOptions& options) {
     return Complain(absl::AlreadyExistsError(
         absl::StrCat("another `slackline service start` runs in ", options.folder, "; allowed is one in each folder")));
   }
-  if (!host.ok()) return Fail(host.status());
+  if (!host.ok()) return Complain(host.status());
   const auto server = JobServiceServer::Start(options.listen, options.folder, **host);
   if (!server.ok()) return Fail(server.status());
   Metrics metrics(Metrics::Labels{{"process", "service"}});
@@ -227,30 +231,6 @@ int Submit(SubmitOptions options) {
   return kExitDone;
 }
 
-struct JobsOptions {
-  std::string service;
-  bool json = false;
-  uint32_t ended = 20;
-};
-
-int ListJobs(const JobsOptions& options) {
-  const absl::StatusOr<JobServiceClient> service = JobServiceClient::Connect(options.service);
-  if (!service.ok()) return Complain(service.status());
-  wire::ListJobsRequest request;
-  request.set_ended_max(options.ended);
-  const absl::StatusOr<wire::ListJobsReply> jobs = service->ListJobs(request);
-  if (!jobs.ok()) return Complain(jobs.status());
-  const absl::Time now = absl::Now();
-  if (options.json) {
-    std::printf("%s", JobsJson(*jobs, now).c_str());
-  } else if (jobs->jobs().empty()) {
-    std::printf("There are no jobs.\n");
-  } else {
-    std::printf("%s", RenderJobs(*jobs, now).c_str());
-  }
-  return kExitDone;
-}
-
 // A service, and numbers of jobs of it.
 struct JobsOfOne {
   std::string service;
@@ -274,6 +254,37 @@ absl::StatusOr<JobsOfOne> ParseJobs(const std::vector<std::string>& words) {
     jobs.ids.insert(job->id);
   }
   return jobs;
+}
+
+struct JobsOptions {
+  // The only job to list; empty: all.
+  std::string job;
+  std::string service;
+  bool json = false;
+  uint32_t ended = 20;
+};
+
+int ListJobs(const JobsOptions& options) {
+  const absl::StatusOr<JobsOfOne> one =
+      ParseJobs(options.job.empty() ? std::vector<std::string>() : std::vector{options.job});
+  if (!one.ok()) return ComplainOfWrongUse(one.status());
+  const absl::StatusOr<JobServiceClient> service =
+      JobServiceClient::Connect(options.job.empty() ? options.service : one->service);
+  if (!service.ok()) return Complain(service.status());
+  wire::ListJobsRequest request;
+  request.set_ended_max(options.ended);
+  if (!one->ids.empty()) request.set_id(*one->ids.begin());
+  const absl::StatusOr<wire::ListJobsReply> jobs = service->ListJobs(request);
+  if (!jobs.ok()) return Complain(jobs.status());
+  const absl::Time now = absl::Now();
+  if (options.json) {
+    std::printf("%s", JobsJson(*jobs, now).c_str());
+  } else if (jobs->jobs().empty()) {
+    std::printf("There are no jobs.\n");
+  } else {
+    std::printf("%s", RenderJobs(*jobs, now).c_str());
+  }
+  return kExitDone;
 }
 
 struct LogsOptions {
@@ -453,6 +464,7 @@ AddedCommand AddSubmit(CLI::App& app, const char* /*program*/) {
 AddedCommand AddJobs(CLI::App& app, const char* /*program*/) {
   const auto options = std::make_shared<JobsOptions>();
   CLI::App* command = app.add_subcommand("jobs", "List the jobs of the service: state, epochs, accuracy, age, size");
+  command->add_option("JOB", options->job, "Number of the only job to show, or SERVICE/NUMBER. Default: all");
   command->add_option("--ended", options->ended, "Number of ended jobs to show, the newest ones. Default: 20");
   command->add_flag("--json", options->json, "Print a JSON array, with bytes, seconds and shares");
   AddServiceFolder(*command, options->service);

@@ -51,12 +51,17 @@ void DeleteFolder(const fs::path& folder) {
 absl::StatusOr<std::unique_ptr<JobHost>> JobHost::Open(Options options) {
   std::error_code error;
   options.folder = fs::absolute(options.folder).lexically_normal();
+  const std::string folder = options.folder.string();
+  const bool known = fs::exists(options.folder / "book", error);
+  if (!known && fs::exists(options.folder, error) && !fs::is_empty(options.folder, error)) {
+    return absl::AlreadyExistsError(absl::StrCat(
+        "found files in ", folder, "; allowed is the folder of a service, or one that is empty or does not exist"));
+  }
   fs::create_directories(options.folder / "jobs", error);
-  if (error)
-    return absl::UnavailableError(absl::StrCat("cannot make ", options.folder.string(), ": ", error.message()));
+  if (error) return absl::UnavailableError(absl::StrCat("cannot make ", folder, ": ", error.message()));
   // Jobs run as this user, and their settings may hold secrets.
-  fs::permissions(options.folder, fs::perms::owner_all, error);
-  if (error) return absl::UnavailableError(absl::StrCat(options.folder.string(), ": ", error.message()));
+  if (!known) fs::permissions(options.folder, fs::perms::owner_all, error);
+  if (error) return absl::UnavailableError(absl::StrCat(folder, ": ", error.message()));
   absl::StatusOr<std::unique_ptr<JobBook>> book = JobBook::Open(options.folder / "book");
   if (!book.ok()) return book.status();
   std::unique_ptr<JobHost> host(new JobHost(std::move(options), *std::move(book)));
@@ -167,13 +172,16 @@ absl::StatusOr<wire::OrderJobReply> JobHost::Order(const wire::OrderJobRequest& 
       if (absl::Status saved = SaveOr(*job, before); !saved.ok()) return saved;
       return reply;
     }
-    // The book first: what is left of the folder if the host dies here is deleted by the next one.
-    if (absl::Status forgotten = book_->Remove(request.id()); !forgotten.ok()) return forgotten;
-    queue_.Remove(request.id());
-    removed = FolderOf(request.id()).parent_path() / absl::StrCat(kRemoved, request.id());
+    // The next host deletes a folder of this name, should this one die here.
+    const fs::path folder = FolderOf(request.id());
+    removed = folder.parent_path() / absl::StrCat(kRemoved, request.id());
     std::error_code error;
-    fs::rename(FolderOf(request.id()), removed, error);
-    if (error) removed = FolderOf(request.id());
+    fs::rename(folder, removed, error);
+    if (absl::Status forgotten = book_->Remove(request.id()); !forgotten.ok()) {
+      fs::rename(removed, folder, error);
+      return forgotten;
+    }
+    queue_.Remove(request.id());
   }
   DeleteFolder(removed);
   return reply;

@@ -42,8 +42,9 @@ class JobHost {
     std::filesystem::path program;
   };
   // Opens the folder, which is created if there is none, and finds its jobs.
-  //   kAborted  another host has the folder open
-  //   others    as Database::Open(); kUnavailable: the folder cannot be made
+  //   kAborted        another host has the folder open
+  //   kAlreadyExists  the folder has other files
+  //   others          as Database::Open(); kUnavailable: the folder cannot be made
   static absl::StatusOr<std::unique_ptr<JobHost>> Open(Options options);
 
   // Errors as for JobQueue and JobBook. A change that cannot be saved is not made.

@@ -90,6 +90,22 @@ std::string JobsJson(const wire::ListJobsReply& jobs, absl::Time now) {
   return DumpJson(list, 2) + "\n";
 }
 
+std::string TargetsOf(const wire::ListJobsReply& jobs) {
+  nlohmann::json all = nlohmann::json::array();
+  for (const wire::ServiceJob& job : jobs.jobs()) {
+    if (job.state() != wire::SERVICE_JOB_RUNNING) continue;
+    nlohmann::json own = ReadJson(absl::StrCat(job.run_folder(), "/prometheus/targets.json"));
+    if (!own.is_array()) continue;
+    for (nlohmann::json& target : own) {
+      if (!target.is_object() || !target["labels"].is_object()) continue;
+      target["labels"]["run"] = absl::StrCat(job.id());
+      target["labels"]["owner"] = ValidText(job.owner());
+      all.push_back(std::move(target));
+    }
+  }
+  return DumpJson(all) + "\n";
+}
+
 std::string JobsPage(const wire::ListJobsReply& jobs, absl::Time now) {
   std::string page =
       "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><title>Slackline jobs</title>"

@@ -12,6 +12,9 @@ namespace slackline::cli {
 std::string RenderJobs(const wire::ListJobsReply& jobs, absl::Time now);
 // Renders a JSON array. What is not known is null.
 std::string JobsJson(const wire::ListJobsReply& jobs, absl::Time now);
+// Returns the addresses of all processes of running jobs for Prometheus, in the format of its http_sd. Each has the
+// labels of the job's own file of targets; `run` is the number of the job, and `owner` is added.
+std::string TargetsOf(const wire::ListJobsReply& jobs);
 // Renders a page that reloads itself every few seconds.
 std::string JobsPage(const wire::ListJobsReply& jobs, absl::Time now);
 

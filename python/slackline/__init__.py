@@ -37,6 +37,7 @@ from ._errors import (
 )
 from ._optimizer import Optimizer
 from ._sampler import Sampler
+from ._service import Service, ServiceJob
 from ._stream import Stream
 from ._worker import Worker
 
@@ -58,6 +59,8 @@ __all__ = [
     "PermissionDeniedError",
     "ResourceExhaustedError",
     "Sampler",
+    "Service",
+    "ServiceJob",
     "Stream",
     "UnauthenticatedError",
     "UnavailableError",

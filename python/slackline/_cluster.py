@@ -177,7 +177,7 @@ class LocalCluster:
                     process.wait(_HURRY_S)
 
 
-def _program(name: str, folder: Optional[PathLike]) -> Path:
+def find_program(name: str, folder: Optional[PathLike]) -> Path:
     """The program's path in `folder`. Default: in this package, where a wheel has it, or in one of the folders of $PATH."""
     program = shutil.which(name, path=os.fspath(_OWN_PROGRAMS if folder is None else folder))
     if program is None and folder is None:
@@ -232,7 +232,7 @@ def local_cluster(
         TimeoutError: The scheduler wrote no address within `startup_s`.
         AbortedError: A program ended at its start. The message has the end of its log.
     """
-    found = {name: _program(name, programs) for name in _PROGRAMS}
+    found = {name: find_program(name, programs) for name in _PROGRAMS}
     with contextlib.ExitStack() as stack:
         if run_folder is None:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="slackline-")))

@@ -255,6 +255,16 @@ TEST_F(Host, AFolderHasOneHost) {
   EXPECT_EQ(second.status().code(), absl::StatusCode::kAborted);
 }
 
+TEST_F(Host, AFolderWithOtherFilesIsLeftAlone) {
+  fs::create_directories(root_ / "mine" / "data");
+  const fs::perms before = fs::status(root_ / "mine").permissions();
+  const auto refused = JobHost::Open({.folder = root_ / "mine", .program = root_ / "slackline"});
+  EXPECT_EQ(refused.status().code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_THAT(refused.status().message(), HasSubstr("found files in "));
+  EXPECT_EQ(fs::status(root_ / "mine").permissions(), before);
+  EXPECT_FALSE(fs::exists(root_ / "mine" / "jobs"));
+}
+
 TEST_F(Host, AProgramThatIsMissingFailsTheJobAndNotTheHost) {
   fs::remove(root_ / "slackline");
   const uint64_t id = Submit("done");

@@ -114,6 +114,10 @@ class Service(unittest.TestCase):
         self.host.stdout.close()
         self.assertIn("no answer from the service", self.slackline("jobs", code=1))
         self.start()
+        with urllib.request.urlopen(self.page + "targets", timeout=30) as targets:
+            labels = [target["labels"] for target in json.load(targets)]
+        self.assertLessEqual({"scheduler", "server", "worker"}, {label["role"] for label in labels})
+        self.assertEqual({label["run"] for label in labels}, {str(runs)})
         job = self.jobs()[runs]
         self.assertEqual((job["state"], job["begins"]), ("running", 1))
         self.assertEqual(self.jobs()[waits]["state"], "queued")
