@@ -29,7 +29,7 @@ struct ProcessEnd {
   // Exit code, or number of the signal.
   int code = 0;
 
-  // Of a status of waitpid(2).
+  // Returns the end that a status of waitpid(2) tells.
   static ProcessEnd FromWait(int status);
 
   bool ok() const { return !by_signal && code == 0; }
@@ -69,7 +69,7 @@ class Process {
   // Sends `signal` unless the process has ended.
   void Signal(int signal);
 
-  // As below, of what was written since this process started.
+  // Returns what the function above returns for the log, of what was written since this process started.
   std::string LastWords(size_t lines_max = 5) const { return cli::LastWords(spec_.log, log_begin_, lines_max); }
 
  private:

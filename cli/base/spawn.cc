@@ -38,7 +38,7 @@ using shm::Descriptor;
   ::_exit(127);
 }
 
-// As exec(3) takes them.
+// Returns the texts as exec(3) takes them.
 std::vector<char*> Pointers(std::vector<std::string>& texts) {
   std::vector<char*> pointers;
   for (std::string& text : texts) pointers.push_back(text.data());

@@ -92,7 +92,7 @@ const HelpText kRemoveHelp = {
 
 constexpr absl::Duration kTurnEvery = absl::Milliseconds(100);
 constexpr absl::Duration kFollowEvery = absl::Milliseconds(300);
-constexpr absl::Duration kJobPoll = absl::Milliseconds(50);
+constexpr absl::Duration kJobPoll = absl::Milliseconds(200);
 // A last checkpoint of a large model takes minutes.
 constexpr absl::Duration kStoppedMax = absl::Minutes(15);
 constexpr absl::Duration kCancelledMax = absl::Seconds(30);
@@ -362,6 +362,7 @@ int WithJobs(const std::vector<std::string>& words, const Act& act) {
   if (!service.ok()) return Complain(service.status());
   for (const uint64_t id : jobs->ids) {
     const absl::StatusOr<std::string> said = act(*service, id);
+    if (absl::IsFailedPrecondition(said.status())) return ComplainOfWrongUse(said.status());
     if (!said.ok()) return Complain(said.status());
     std::printf("%s\n", said->c_str());
   }
@@ -403,6 +404,7 @@ int StopJobOfService(const NamedJob& job, const std::string& reason) {
   const absl::StatusOr<JobServiceClient> service = JobServiceClient::Connect(job.service);
   if (!service.ok()) return Complain(service.status());
   const absl::StatusOr<wire::ServiceJob> end = EndJob(*service, job.id, wire::JOB_ORDER_STOP, reason);
+  if (absl::IsFailedPrecondition(end.status())) return ComplainOfWrongUse(end.status());
   if (!end.ok()) return Complain(end.status());
   const std::string name = (std::filesystem::path(job.service) / absl::StrCat(job.id)).string();
   std::printf("job %s is %s; to continue: slackline resume %s\n", name.c_str(), StateName(*end).c_str(), name.c_str());

@@ -6,6 +6,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/log/logging.h"
 
 namespace slackline::cli {
 namespace {
@@ -15,7 +16,7 @@ constexpr char kLastRemoved[] = "last removed";
 // What was overwritten takes at most about so much of the disk.
 constexpr uint64_t kBookTidyBytes = 64 << 20;
 
-// Keys are in the order of the numbers.
+// Returns the key of a job. Keys are in the order of the numbers.
 std::string KeyOfJob(uint64_t id) { return absl::StrFormat("%c%020d", kJobLetter, id); }
 
 }  // namespace
@@ -23,6 +24,8 @@ std::string KeyOfJob(uint64_t id) { return absl::StrFormat("%c%020d", kJobLetter
 absl::StatusOr<std::unique_ptr<JobBook>> JobBook::Open(const std::filesystem::path& folder) {
   absl::StatusOr<std::unique_ptr<Database>> database = Database::Open(folder);
   if (!database.ok()) return database.status();
+  // Earlier hosts may have overwritten much without giving back its space.
+  if (absl::Status tidied = (*database)->Tidy(kJobLetter); !tidied.ok()) return tidied;
   return std::unique_ptr<JobBook>(new JobBook(*std::move(database)));
 }
 
@@ -42,7 +45,8 @@ absl::StatusOr<std::vector<wire::ServiceJob>> JobBook::Load() const {
 absl::Status JobBook::Save(const wire::ServiceJob& job) {
   const std::string bytes = job.SerializeAsString();
   if (absl::Status saved = database_->PutSynced(KeyOfJob(job.id()), bytes); !saved.ok()) return saved;
-  return Written(bytes.size());
+  Written(bytes.size());
+  return absl::OkStatus();
 }
 
 absl::Status JobBook::Remove(uint64_t id) {
@@ -62,11 +66,13 @@ absl::StatusOr<uint64_t> JobBook::LastRemoved() const {
   return absl::DataLossError(absl::StrCat("the last number of a removed job: found '", **text, "'"));
 }
 
-absl::Status JobBook::Written(uint64_t bytes) {
+void JobBook::Written(uint64_t bytes) {
   bytes_ += bytes;
-  if (bytes_ < kBookTidyBytes) return absl::OkStatus();
+  if (bytes_ < kBookTidyBytes) return;
   bytes_ = 0;
-  return database_->Tidy(kJobLetter);
+  // What was written is there nevertheless.
+  const absl::Status tidied = database_->Tidy(kJobLetter);
+  if (!tidied.ok()) log::Warning("cannot give back space of the book of jobs: ", std::string(tidied.message()));
 }
 
 }  // namespace slackline::cli

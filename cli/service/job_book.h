@@ -35,7 +35,7 @@ class JobBook {
  private:
   explicit JobBook(std::unique_ptr<Database> database) : database_(std::move(database)) {}
   // Gives back the space of what was overwritten, from time to time.
-  absl::Status Written(uint64_t bytes);
+  void Written(uint64_t bytes);
 
   const std::unique_ptr<Database> database_;
   uint64_t bytes_ = 0;  // bytes written since space was given back

@@ -8,10 +8,10 @@
 #include <system_error>
 
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "cli/base/complain.h"
-#include "cli/base/replace_file.h"
 #include "cli/run/listed_run.h"
 #include "cli/run/run_checks.h"
 #include "cli/run/run_end.h"
@@ -20,6 +20,7 @@
 #include "common/checkpoint/folder.h"
 #include "common/job/job_file.h"
 #include "common/log/logging.h"
+#include "common/storage/durable_file.h"
 #include "common/text/utf8.h"
 #include "common/time/clock.h"
 #include "worker/settings/job_checks.h"
@@ -34,10 +35,27 @@ constexpr absl::Duration kSecondStop = absl::Milliseconds(200);
 // A run that does not end by then is killed.
 constexpr absl::Duration kCancelMax = absl::Seconds(5);
 constexpr int64_t kJobLogBytesMax = int64_t{1} << 20;
+// Ended jobs in one answer, and its bytes: gRPC's clients take 4 MiB.
+constexpr uint32_t kEndedListedMax = 10000;
+constexpr size_t kListedBytesMax = 3 << 20;
 // Folders of removed jobs, until they are deleted.
 constexpr char kRemoved[] = "removed-";
 
 double NowS() { return absl::ToDoubleSeconds(absl::Now() - absl::UnixEpoch()); }
+
+absl::Status WriteDurably(const fs::path& path, const std::string& text) {
+  DurableFile file(path.string());
+  absl::Status status = file.Open();
+  if (status.ok()) status = file.Write(text.data(), text.size());
+  if (status.ok()) status = file.Commit();
+  return status;
+}
+
+uint64_t BytesOf(const fs::path& file) {
+  std::error_code error;
+  const uintmax_t bytes = fs::file_size(file, error);
+  return error ? 0 : bytes;
+}
 
 // Deletes a folder of a job that is not in the book any more.
 void DeleteFolder(const fs::path& folder) {
@@ -57,13 +75,15 @@ absl::StatusOr<std::unique_ptr<JobHost>> JobHost::Open(Options options) {
     return absl::AlreadyExistsError(absl::StrCat(
         "found files in ", folder, "; allowed is the folder of a service, or one that is empty or does not exist"));
   }
-  fs::create_directories(options.folder / "jobs", error);
-  if (error) return absl::UnavailableError(absl::StrCat("cannot make ", folder, ": ", error.message()));
+  fs::create_directories(options.folder, error);
   // Jobs run as this user, and their settings may hold secrets.
-  if (!known) fs::permissions(options.folder, fs::perms::owner_all, error);
-  if (error) return absl::UnavailableError(absl::StrCat(folder, ": ", error.message()));
+  if (!error) fs::permissions(options.folder, fs::perms::owner_all, error);
+  if (error) return absl::UnavailableError(absl::StrCat("cannot make ", folder, ": ", error.message()));
+  // The book comes first: by it the next host knows the folder.
   absl::StatusOr<std::unique_ptr<JobBook>> book = JobBook::Open(options.folder / "book");
   if (!book.ok()) return book.status();
+  fs::create_directories(options.folder / "jobs", error);
+  if (error) return absl::UnavailableError(absl::StrCat("cannot make ", folder, "/jobs: ", error.message()));
   std::unique_ptr<JobHost> host(new JobHost(std::move(options), *std::move(book)));
   if (absl::Status found = host->FindJobs(); !found.ok()) return found;
   return host;
@@ -71,6 +91,15 @@ absl::StatusOr<std::unique_ptr<JobHost>> JobHost::Open(Options options) {
 
 absl::Status JobHost::FindJobs() {
   const absl::MutexLock lock(&mutex_);
+  // A removal that an earlier host began.
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(options_.folder / "jobs", error)) {
+    const std::string name = entry.path().filename();
+    uint64_t id = 0;
+    if (!absl::StartsWith(name, kRemoved) || !absl::SimpleAtoi(name.substr(sizeof(kRemoved) - 1), &id)) continue;
+    if (absl::Status forgotten = book_->Remove(id); !forgotten.ok()) return forgotten;
+    DeleteFolder(entry.path());
+  }
   const absl::StatusOr<std::vector<wire::ServiceJob>> jobs = book_->Load();
   if (!jobs.ok()) return jobs.status();
   const absl::StatusOr<uint64_t> removed = book_->LastRemoved();
@@ -81,16 +110,11 @@ absl::Status JobHost::FindJobs() {
     if (job.state() != wire::SERVICE_JOB_RUNNING) continue;
     if (std::optional<JobProcess> process = JobProcess::Find(FolderOf(job.id()) / "process")) {
       // Who was told to stop is not told again: a second signal would keep it from saving.
-      const int told = job.order() == wire::JOB_ORDER_STOP ? 1 : 0;
-      running_.emplace(job.id(), Running{*std::move(process), told});
+      running_.emplace(job.id(), Running{*std::move(process), job.told() ? 1 : 0});
       log::Info("job ", job.id(), " (", job.name(), ") still runs");
     } else {
       Ended(job.id(), std::nullopt);
     }
-  }
-  std::error_code error;
-  for (const fs::directory_entry& entry : fs::directory_iterator(options_.folder / "jobs", error)) {
-    if (absl::StartsWith(entry.path().filename().string(), kRemoved)) DeleteFolder(entry.path());
   }
   return absl::OkStatus();
 }
@@ -115,7 +139,7 @@ absl::StatusOr<wire::SubmitReply> JobHost::Submit(const wire::SubmitRequest& req
   fs::create_directories(folder, error);
   absl::Status kept = error
                           ? absl::UnavailableError(absl::StrCat("cannot make ", folder.string(), ": ", error.message()))
-                          : ReplaceFile(folder / "job.yaml", request.launch().job_yaml());
+                          : WriteDurably(folder / "job.yaml", request.launch().job_yaml());
   // The file has it.
   job->mutable_launch()->clear_job_yaml();
   if (kept.ok()) kept = book_->Save(*job);
@@ -168,6 +192,7 @@ absl::StatusOr<wire::OrderJobReply> JobHost::Order(const wire::OrderJobRequest& 
       return allowed;
     }
     *reply.mutable_job() = *job;
+    reply.mutable_job()->clear_launch();
     if (request.order() != wire::JOB_ORDER_REMOVE) {
       if (absl::Status saved = SaveOr(*job, before); !saved.ok()) return saved;
       return reply;
@@ -198,21 +223,26 @@ absl::StatusOr<wire::ListJobsReply> JobHost::List(const wire::ListJobsRequest& r
   wire::ListJobsReply reply;
   {
     const absl::MutexLock lock(&mutex_);
-    if (request.id() != 0 && queue_.Find(request.id()) == nullptr) {
-      return NoSuchJob(request.id());
-    }
+    const wire::ServiceJob* const only = queue_.Find(request.id());
+    if (request.id() != 0 && only == nullptr) return NoSuchJob(request.id());
+    const uint32_t ended_max = std::min(request.ended_max(), kEndedListedMax);
     uint32_t ended = 0;
-    for (auto at = queue_.jobs().rbegin(); at != queue_.jobs().rend(); ++at) {
-      const wire::ServiceJob& job = at->second;
-      if (request.id() != 0 && job.id() != request.id()) continue;
-      if (request.id() == 0 && HasEnded(job) && ended++ >= request.ended_max()) continue;
+    size_t bytes = 0;
+    const auto add = [&](const wire::ServiceJob& job) ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
       wire::ServiceJob& listed = *reply.add_jobs();
       listed = job;
       listed.set_run_folder((FolderOf(job.id()) / "run").string());
-      listed.mutable_launch()->clear_environment();
+      listed.clear_launch();
+      listed.clear_overrides();
       if (job.state() == wire::SERVICE_JOB_QUEUED) listed.set_reason(WhyItWaits(job));
+      bytes += listed.ByteSizeLong();
+    };
+    if (only != nullptr) add(*only);
+    for (auto at = queue_.jobs().rbegin(); only == nullptr && at != queue_.jobs().rend(); ++at) {
+      const wire::ServiceJob& job = at->second;
+      const bool fits = bytes < kListedBytesMax && (!HasEnded(job) || ended++ < ended_max);
+      fits ? add(job) : reply.set_unlisted(reply.unlisted() + 1);
     }
-    reply.set_unlisted(ended - std::min(ended, request.ended_max()));
   }
   // Without the lock: run folders may be large. Those of ended jobs do not change.
   for (wire::ServiceJob& job : *reply.mutable_jobs()) {
@@ -227,9 +257,7 @@ absl::StatusOr<wire::ReadJobLogReply> JobHost::ReadLog(const wire::ReadJobLogReq
   {
     const absl::MutexLock lock(&mutex_);
     const wire::ServiceJob* const job = queue_.Find(request.id());
-    if (job == nullptr) {
-      return NoSuchJob(request.id());
-    }
+    if (job == nullptr) return NoSuchJob(request.id());
     reply.set_end(HasEnded(*job));
   }
   const std::string& process = request.process();
@@ -262,16 +290,16 @@ absl::StatusOr<wire::ReadJobLogReply> JobHost::ReadLog(const wire::ReadJobLogReq
 JobEnd JobHost::EndOf(const wire::ServiceJob& job, const std::optional<JobProcess>& process) const {
   const absl::StatusOr<wire::JobStatus> recorded = ReadEnd(FolderOf(job.id()) / "run");
   // An end of before the job was resumed is none.
-  const bool fresh = recorded.ok() && static_cast<double>(recorded->ended_unix_ms()) >= 1000 * (job.begun_s() - 1);
+  const bool fresh = recorded.ok() && BytesOf(FolderOf(job.id()) / "run" / "events.log") > job.begun_events();
   const std::string state = fresh ? recorded->state() : "";
   const std::string reason = fresh ? OneLine(recorded->reason()) : "";
   const bool known = process && process->end();
   const std::string how = known ? process->end()->Describe() : "it was not seen how";
+  if (state == "done" || (known && process->end()->ok())) return {wire::SERVICE_JOB_DONE, ""};
   if (known && process->end()->by_signal) return {wire::SERVICE_JOB_UNKNOWN, how};
   if (known && process->end()->code == kExitWrongUse) {
     return {wire::SERVICE_JOB_FAILED, absl::StrCat("refused: ", OneLine(process->LastWords()))};
   }
-  if (state == "done" || (known && process->end()->ok())) return {wire::SERVICE_JOB_DONE, ""};
   if (state == "stopped") return {wire::SERVICE_JOB_STOPPED, reason};
   if (state == "failed") return {wire::SERVICE_JOB_FAILED, reason};
   if (!known) return {wire::SERVICE_JOB_UNKNOWN, how};
@@ -281,7 +309,7 @@ JobEnd JobHost::EndOf(const wire::ServiceJob& job, const std::optional<JobProces
 void JobHost::Ended(uint64_t id, const std::optional<JobProcess>& process) {
   const wire::ServiceJob& known = *queue_.Find(id);
   JobEnd end = EndOf(known, process);
-  end.advanced = NewestCheckpoint(id) > known.begun_checkpoint();
+  end.advanced = NewestCheckpoint(id).value_or(0) > known.begun_checkpoint();
   if (const std::optional<ListedRun> run = LookAt(FolderOf(id) / "run")) queue_.SetFigures(id, FiguresOf(*run));
   const wire::ServiceJob& job = queue_.End(id, end, NowS());
   Keep(job);
@@ -305,6 +333,7 @@ void JobHost::TellOrders() {
     const wire::JobOrder order = queue_.Find(id)->order();
     const int wanted = order == wire::JOB_ORDER_CANCEL ? 3 : order == wire::JOB_ORDER_STOP ? 1 : 0;
     if (running.told >= wanted || now < running.next) continue;
+    if (running.told == 0) Keep(queue_.Tell(id));
     running.process.Signal(running.told < 2 ? SIGINT : SIGKILL);
     ++running.told;
     running.next = now + (running.told < 2 ? kSecondStop : kCancelMax);
@@ -313,14 +342,19 @@ void JobHost::TellOrders() {
 
 void JobHost::BeginJobs() {
   while (const std::optional<uint64_t> id = queue_.Next()) {
+    // A host that died may have begun it, or what an earlier attempt has left behind still holds its lock.
+    if (JobProcess::IsHeld(FolderOf(*id) / "process")) return;
     const wire::ServiceJob before = *queue_.Find(*id);
-    const wire::ServiceJob& job = queue_.Begin(*id, NowS(), NewestCheckpoint(*id));
+    const absl::StatusOr<uint64_t> newest = NewestCheckpoint(*id);
+    const uint64_t checkpoint = newest.value_or(0);
+    const uint64_t events = checkpoint > 0 ? BytesOf(FolderOf(*id) / "run" / "events.log") : 0;
+    const wire::ServiceJob& job = queue_.Begin(*id, NowS(), checkpoint, events);
     // What cannot be saved does not begin: a later host would begin it once more. The next turn tries again.
     if (absl::Status saved = SaveOr(job, before); !saved.ok()) {
       log::Error("cannot save job ", *id, ", which therefore waits: ", std::string(saved.message()));
       return;
     }
-    absl::StatusOr<JobProcess> process = StartJob(job);
+    absl::StatusOr<JobProcess> process = newest.ok() ? StartJob(job) : newest.status();
     if (process.ok()) {
       log::Info("job ", *id, " (", job.name(), ") begins");
       running_.emplace(*id, Running{*std::move(process)});
@@ -332,10 +366,12 @@ void JobHost::BeginJobs() {
   }
 }
 
-uint64_t JobHost::NewestCheckpoint(uint64_t id) const {
+absl::StatusOr<uint64_t> JobHost::NewestCheckpoint(uint64_t id) const {
   const fs::path run = FolderOf(id) / "run";
+  std::error_code error;
+  if (!fs::exists(run / "job.yaml", error) && !error) return 0;
   const absl::StatusOr<job::Job> job = ReadJobFile(run / "job.yaml");
-  if (!job.ok()) return 0;
+  if (!job.ok()) return job.status();
   const std::vector<checkpoint::Found> whole =
       checkpoint::List(checkpoint::FolderOfRun(job->checkpoint().folder(), run));
   return whole.empty() ? 0 : whole.front().number;

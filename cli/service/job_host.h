@@ -26,7 +26,7 @@ namespace slackline::cli {
 // The folder of the service:
 //
 //   book/            jobs, in a database
-//   jobs/ID/         one job: job.yaml, log (its output), process (its process id), run/ (its run folder)
+//   jobs/ID/         one job: job.yaml, log (its output), process (its process id and more), run/ (its run folder)
 //
 // Each job is a `slackline train`, `launch` or `resume` in a session of its own. Jobs go on when the host ends, however
 // that happens; the next host of the folder finds them.
@@ -87,7 +87,8 @@ class JobHost {
   // Notes that the processes of a job are gone. `process`: as far as it is known.
   void Ended(uint64_t id, const std::optional<JobProcess>& process) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Returns the number of the job's newest whole checkpoint; 0 if there is none.
-  uint64_t NewestCheckpoint(uint64_t id) const;
+  //   errors of ReadJobFile(): the run cannot be read, and may have one
+  absl::StatusOr<uint64_t> NewestCheckpoint(uint64_t id) const;
   void TakeEnds() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void TellOrders() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void BeginJobs() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -8,11 +8,13 @@
 
 #include <cerrno>
 #include <fstream>
+#include <string>
 #include <system_error>
 #include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
 #include "cli/base/spawn.h"
@@ -38,29 +40,49 @@ bool BecomeJob(int lock, const char* folder) {
   ::setsid();
   // Without O_CLOEXEC: the lock stays as long as the program and its children.
   if (::dup(lock) < 0) return false;
-  // Here and not in the host, which may die right after fork().
-  char digits[24];
-  size_t at = sizeof(digits);
-  for (pid_t left = ::getpid(); left > 0; left /= 10) digits[--at] = static_cast<char>('0' + left % 10);
-  const size_t size = sizeof(digits) - at;
-  return ::pwrite(lock, digits + at, size, 0) == static_cast<ssize_t>(size) && ::chdir(folder) == 0;
+  // Here and not in the host, which may die right after fork(). The line of /proc has the process id and the time of
+  // its start, by which a later process with this id is told apart.
+  char line[1024];
+  const int stat = ::open("/proc/self/stat", O_RDONLY | O_CLOEXEC);
+  const ssize_t size = stat < 0 ? -1 : ::read(stat, line, sizeof(line));
+  return size > 0 && ::pwrite(lock, line, static_cast<size_t>(size), 0) == size && ::chdir(folder) == 0;
 }
 
-// Returns whether some process holds the lock on the file.
+// Returns whether some process holds the lock on the file. A file that cannot be opened counts as locked, except for
+// one that does not exist.
 bool IsLocked(const fs::path& file) {
   const Descriptor lock(::open(file.c_str(), O_RDWR | O_CLOEXEC));
-  return lock.valid() && ::flock(lock.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  if (!lock.valid()) return errno != ENOENT;
+  return ::flock(lock.get(), LOCK_EX | LOCK_NB) != 0;
+}
+
+// A line of /proc/PID/stat.
+struct ProcessLine {
+  pid_t pid = 0;
+  char state = 'X';
+  std::string start;
+};
+
+// Returns nullopt if there is no such line.
+std::optional<ProcessLine> ReadLine(const fs::path& file) {
+  std::ifstream in(file);
+  std::string line;
+  std::getline(in, line);
+  ProcessLine process;
+  // The name is in brackets and may hold any character; the time of the start is the 20th field behind it.
+  const size_t name_end = line.rfind(')');
+  const std::vector<std::string> fields =
+      absl::StrSplit(name_end == std::string::npos ? "" : line.substr(name_end + 1), ' ', absl::SkipEmpty());
+  if (!absl::SimpleAtoi(line.substr(0, line.find(' ')), &process.pid) || fields.size() < 20) return std::nullopt;
+  process.state = fields[0][0];
+  process.start = fields[19];
+  return process;
 }
 
 // Returns whether the process exists and has not ended. Nobody may reap it.
-bool IsAlive(pid_t pid) {
-  std::ifstream in(absl::StrCat("/proc/", pid, "/stat"));
-  std::string line;
-  if (!std::getline(in, line)) return false;
-  // Behind the name, which is in brackets and may hold any character.
-  const size_t name_end = line.rfind(')');
-  return name_end != std::string::npos && name_end + 2 < line.size() && line[name_end + 2] != 'Z' &&
-         line[name_end + 2] != 'X';
+bool IsAlive(pid_t pid, const std::string& start) {
+  const std::optional<ProcessLine> now = ReadLine(absl::StrCat("/proc/", pid, "/stat"));
+  return now && now->start == start && now->state != 'Z' && now->state != 'X';
 }
 
 }  // namespace
@@ -89,12 +111,9 @@ absl::StatusOr<JobProcess> JobProcess::Start(const Spec& spec) {
 std::optional<JobProcess> JobProcess::Find(const fs::path& file) {
   const absl::Time deadline = SteadyTime().Now() + kIdMax;
   while (IsLocked(file)) {
-    std::ifstream in(file);
-    std::string text;
-    std::getline(in, text);
-    pid_t pid = 0;
-    if (absl::SimpleAtoi(text, &pid) && pid > 0) {
-      JobProcess found(file, pid, /*ours=*/false);
+    if (const std::optional<ProcessLine> process = ReadLine(file)) {
+      JobProcess found(file, process->pid, /*ours=*/false);
+      found.start_ = process->start;
       return found.Gone() ? std::nullopt : std::optional<JobProcess>(std::move(found));
     }
     if (SteadyTime().Now() > deadline) break;
@@ -103,6 +122,8 @@ std::optional<JobProcess> JobProcess::Find(const fs::path& file) {
   return std::nullopt;
 }
 
+bool JobProcess::IsHeld(const fs::path& file) { return IsLocked(file); }
+
 bool JobProcess::Gone() {
   if (gone_) return true;
   if (!ended_ && ours_) {
@@ -110,7 +131,7 @@ bool JobProcess::Gone() {
     const pid_t reaped = ::waitpid(pid_, &status, WNOHANG);
     if (reaped == 0 || (reaped < 0 && errno == EINTR)) return false;
     if (reaped == pid_) end_ = ProcessEnd::FromWait(status);
-  } else if (!ended_ && IsAlive(pid_) && IsLocked(file_)) {
+  } else if (!ended_ && IsAlive(pid_, start_) && IsLocked(file_)) {
     return false;
   }
   if (!ended_) ended_ = SteadyTime().Now();

@@ -28,7 +28,7 @@ class JobProcess {
     std::filesystem::path working_folder;
     // File for standard output and standard error; appended to.
     std::filesystem::path log;
-    // File for the lock and the process id; an existing one is overwritten.
+    // File for the lock and a line that begins with the process id; an existing one is overwritten.
     std::filesystem::path file;
     // Environment, NAME=VALUE; empty: that of this process.
     std::vector<std::string> environment = {};
@@ -40,6 +40,8 @@ class JobProcess {
   static absl::StatusOr<JobProcess> Start(const Spec& spec);
   // Returns the process that another host has started with this file; nullopt if none runs.
   static std::optional<JobProcess> Find(const std::filesystem::path& file);
+  // Returns whether a process holds the lock on the file.
+  static bool IsHeld(const std::filesystem::path& file);
 
   pid_t pid() const { return pid_; }
   // Returns whether the process has ended, and those that it has started, as far as they end within 10 s. Later ones
@@ -60,6 +62,8 @@ class JobProcess {
   std::filesystem::path log_ = {};
   int64_t log_begin_ = 0;
   pid_t pid_;
+  // Time of its start, as /proc/PID/stat has it; empty for a child of this process.
+  std::string start_ = {};
   bool ours_;  // a child of this process
   bool gone_ = false;
   // Time when the process was found to have ended.

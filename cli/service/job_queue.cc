@@ -5,13 +5,17 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/text/utf8.h"
 
 namespace slackline::cli {
 namespace {
 
 constexpr size_t kJobNameBytesMax = 200;
-constexpr size_t kOrderReasonBytesMax = 500;
+constexpr size_t kReasonMax = 500;
 constexpr int kOverridesMax = 1000;
+
+// The beginning of a text, in UTF-8: a message with other bytes could not be read back.
+std::string Cut(const std::string& text) { return ValidText(text.substr(0, kReasonMax)); }
 
 absl::Status RefusedOrder(const wire::ServiceJob& job, const std::string& what, const std::string& allowed) {
   return absl::FailedPreconditionError(
@@ -96,7 +100,7 @@ absl::StatusOr<wire::ServiceJob> JobQueue::Submit(const wire::SubmitRequest& req
   wire::ServiceJob& job = jobs_[++last_];
   job.set_id(last_);
   job.set_name(request.name());
-  job.set_owner(request.owner().substr(0, kJobNameBytesMax));
+  job.set_owner(Cut(request.owner()));
   job.set_priority(request.priority());
   SetState(job, wire::SERVICE_JOB_QUEUED);
   job.set_submitted_s(now_s);
@@ -107,8 +111,7 @@ absl::StatusOr<wire::ServiceJob> JobQueue::Submit(const wire::SubmitRequest& req
 absl::Status JobQueue::EndByOrder(wire::ServiceJob& job, const wire::OrderJobRequest& request, double now_s) {
   const bool cancel = request.order() == wire::JOB_ORDER_CANCEL;
   if (HasEnded(job)) return RefusedOrder(job, cancel ? "cancelled" : "stopped", "jobs that wait or run");
-  const std::string reason =
-      request.reason().empty() ? cancel ? "cancelled" : "stopped" : request.reason().substr(0, kOrderReasonBytesMax);
+  const std::string reason = request.reason().empty() ? cancel ? "cancelled" : "stopped" : Cut(request.reason());
   if (job.state() == wire::SERVICE_JOB_QUEUED) {
     SetState(job, cancel ? wire::SERVICE_JOB_CANCELLED : wire::SERVICE_JOB_STOPPED);
     job.set_ended_s(now_s);
@@ -123,15 +126,15 @@ absl::Status JobQueue::EndByOrder(wire::ServiceJob& job, const wire::OrderJobReq
 
 absl::Status JobQueue::Resume(wire::ServiceJob& job, const wire::OrderJobRequest& request) {
   if (!HasEnded(job)) return RefusedOrder(job, "resumed", "jobs that have ended");
-  if (request.overrides_size() > kOverridesMax) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("found ", request.overrides_size(), " settings; allowed are ", kOverridesMax));
+  if (job.overrides_size() + request.overrides_size() > kOverridesMax) {
+    return absl::InvalidArgumentError(absl::StrCat("found ", job.overrides_size() + request.overrides_size(),
+                                                   " settings of all resumes; allowed are ", kOverridesMax));
   }
   SetState(job, wire::SERVICE_JOB_QUEUED);
   job.clear_reason();
   job.clear_ended_s();
   job.set_losses(0);
-  *job.mutable_overrides() = request.overrides();
+  job.mutable_overrides()->MergeFrom(request.overrides());
   return absl::OkStatus();
 }
 
@@ -169,7 +172,7 @@ std::optional<uint64_t> JobQueue::Next() const {
   return waiting_.begin()->second;
 }
 
-const wire::ServiceJob& JobQueue::Begin(uint64_t id, double now_s, uint64_t checkpoint) {
+const wire::ServiceJob& JobQueue::Begin(uint64_t id, double now_s, uint64_t checkpoint, uint64_t events) {
   wire::ServiceJob& job = jobs_.at(id);
   SLACKLINE_CHECK(job.state() == wire::SERVICE_JOB_QUEUED);
   SetState(job, wire::SERVICE_JOB_RUNNING);
@@ -178,7 +181,15 @@ const wire::ServiceJob& JobQueue::Begin(uint64_t id, double now_s, uint64_t chec
   job.clear_ended_s();
   job.set_begun_s(now_s);
   job.set_begun_checkpoint(checkpoint);
+  job.set_begun_events(events);
+  job.set_told(false);
   job.set_begins(job.begins() + 1);
+  return job;
+}
+
+const wire::ServiceJob& JobQueue::Tell(uint64_t id) {
+  wire::ServiceJob& job = jobs_.at(id);
+  job.set_told(true);
   return job;
 }
 
@@ -189,6 +200,7 @@ const wire::ServiceJob& JobQueue::End(uint64_t id, const JobEnd& end, double now
   const bool lost = end.state == wire::SERVICE_JOB_UNKNOWN;
   if (end.advanced) job.set_losses(0);
   job.set_order(wire::JOB_ORDER_NONE);
+  job.set_told(false);
   if (end.state == wire::SERVICE_JOB_DONE) {
     SetState(job, wire::SERVICE_JOB_DONE);
   } else if (order == wire::JOB_ORDER_CANCEL) {
@@ -201,16 +213,16 @@ const wire::ServiceJob& JobQueue::End(uint64_t id, const JobEnd& end, double now
   } else if (job.losses() < kLossesMax) {
     job.set_losses(job.losses() + 1);
     SetState(job, wire::SERVICE_JOB_QUEUED);
-    job.set_reason(absl::StrCat("its processes were gone: ", end.reason));
+    job.set_reason(absl::StrCat("its processes were gone: ", Cut(end.reason)));
     return job;
   } else {
     SetState(job, wire::SERVICE_JOB_FAILED);
   }
   // The order has its own reason.
-  if (order == wire::JOB_ORDER_NONE || end.state == wire::SERVICE_JOB_DONE) {
+  if (order == wire::JOB_ORDER_NONE || end.state == wire::SERVICE_JOB_DONE || end.state == wire::SERVICE_JOB_FAILED) {
     job.set_reason(lost ? absl::StrCat("its processes were gone ", kLossesMax + 1, " times without a new checkpoint: ",
-                                       end.reason, "; to continue: slackline resume ", id)
-                        : end.reason);
+                                       Cut(end.reason), "; to continue: slackline resume ", id)
+                        : Cut(end.reason));
   }
   job.set_ended_s(now_s);
   return job;

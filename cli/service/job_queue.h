@@ -60,8 +60,10 @@ class JobQueue {
 
   // Returns the job that may begin now; nullopt if there is none.
   std::optional<uint64_t> Next() const;
-  // Notes that a waiting job has begun, and returns it. `checkpoint`: its newest one.
-  const wire::ServiceJob& Begin(uint64_t id, double now_s, uint64_t checkpoint = 0);
+  // Notes that a waiting job has begun, and returns it. `checkpoint`: its newest one; `events`: as begun_events.
+  const wire::ServiceJob& Begin(uint64_t id, double now_s, uint64_t checkpoint = 0, uint64_t events = 0);
+  // Notes that the order of a running job was signalled, and returns the job.
+  const wire::ServiceJob& Tell(uint64_t id);
   // Notes that the processes of a running job are gone, and returns the job. It waits again if they were gone without a
   // word, and no order was to end it.
   const wire::ServiceJob& End(uint64_t id, const JobEnd& end, double now_s);

@@ -22,7 +22,7 @@ const std::vector<std::string> kJobTitles = {"job",     "name",   "owner",     "
                                              "servers", "epochs", "best test", "age",   "size"};
 constexpr size_t kJobTexts = 5, kJobNameColumn = 1;
 
-// Since the job was submitted.
+// Returns the seconds since the job was submitted.
 double JobAgeS(const wire::ServiceJob& job, absl::Time now) {
   return std::max(0.0, absl::ToDoubleSeconds(now - absl::UnixEpoch()) - job.submitted_s());
 }
@@ -37,10 +37,10 @@ std::vector<std::string> JobCells(const wire::ServiceJob& job, absl::Time now) {
 }
 
 std::string Unlisted(const wire::ListJobsReply& jobs) {
-  return jobs.unlisted() == 0 ? "" : absl::StrCat(Counted(jobs.unlisted(), "older job"), " not shown");
+  return jobs.unlisted() == 0 ? "" : absl::StrCat(Counted(jobs.unlisted(), "other job"), " not shown");
 }
 
-// For text and attributes of a page.
+// Returns `text` for the text and the attributes of a page.
 std::string HtmlText(const std::string& text) {
   return absl::StrReplaceAll(text, {{"&", "&amp;"}, {"<", "&lt;"}, {">", "&gt;"}, {"\"", "&quot;"}});
 }

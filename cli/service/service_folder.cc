@@ -25,7 +25,7 @@ namespace fs = std::filesystem;
 // A host that saves answers once its disk has.
 constexpr absl::Duration kServiceTimeout = absl::Seconds(10);
 
-// Where this user's programs keep their settings.
+// Returns the folder in which programs keep settings of this user.
 fs::path UserSettings() {
   if (const char* const home = std::getenv("HOME"); home != nullptr && *home != '\0') return fs::path(home) / ".config";
   const passwd* const user = ::getpwuid(::getuid());

@@ -17,8 +17,8 @@ from ._errors import AbortedError, DeadlineExceededError, InvalidArgumentError
 _ENDED = ("done", "failed", "stopped", "cancelled")
 _WRONG_USE = 2
 _POLL_S = 0.3
-# Ended jobs that are listed.
-_ALL = 100_000
+# Ended jobs in a list, as many as a service gives.
+_ENDED_MAX = 10_000
 
 
 class ServiceJob:
@@ -128,9 +128,11 @@ class Service:
         """
         command = ["submit", os.fspath(job), f"--priority={priority}", *_settings(overrides)]
         if name is not None:
-            command += ["--name", name]
+            command.append(f"--name={name}")
         if self._folder is not None:
             command += ["--service", str(self._folder)]
+        if script is None and arguments:
+            raise InvalidArgumentError("found arguments of a script, and no script; allowed are arguments with a script")
         if script is not None:
             command += ["--script", os.fspath(script), "--python", sys.executable, "--", *arguments]
         return ServiceJob(self, int(self._run(*command, here=True)))
@@ -140,9 +142,9 @@ class Service:
         return ServiceJob(self, number)
 
     def jobs(self) -> list[dict[str, Any]]:
-        """Returns the status of all jobs, newest first (ServiceJob.status())."""
+        """Returns the status of all jobs, newest first (ServiceJob.status()); of ended jobs the newest 10,000."""
         where = () if self._folder is None else ("--service", str(self._folder))
-        return [dict(job) for job in json.loads(self._run("jobs", "--json", "--ended", str(_ALL), *where))]
+        return [dict(job) for job in json.loads(self._run("jobs", "--json", "--ended", str(_ENDED_MAX), *where))]
 
     def _run(self, *arguments: str, here: bool = False) -> str:
         """Runs a command and returns its output. `here`: in the present folder; elsewhere no file hides a number."""

@@ -18,6 +18,7 @@
 #include "absl/time/time.h"
 #include "cli/run/run_lock.h"
 #include "cli/service/job_process.h"
+#include "common/rpc/message_text.h"
 
 namespace slackline::cli::job_host_test {
 namespace {
@@ -236,7 +237,64 @@ TEST_F(Host, AJobHasTheEnvironmentOfItsSubmission) {
   ASSERT_TRUE(host_->Submit(request).ok());
   EXPECT_TRUE(Becomes(1, "failed"));
   EXPECT_THAT(Log(1), HasSubstr("answer 42"));
-  EXPECT_EQ(Job(1).launch().environment_size(), 0) << "it may hold secrets";
+  EXPECT_FALSE(Job(1).has_launch()) << "it may hold secrets";
+}
+
+TEST_F(Host, LongJobFilesAndTextsThatAreNotUtf8ReachTheJobAsTheyAre) {
+  wire::SubmitRequest request;
+  request.set_name("long");
+  request.mutable_launch()->set_job_yaml("name: done\n" + std::string(100000, '#') + "\n");
+  request.mutable_launch()->set_folder(root_.string());
+  request.mutable_launch()->add_environment("PATH=/usr/bin:/bin");
+  request.mutable_launch()->add_environment("LATIN=\xe9");
+  ASSERT_TRUE(rpc::HasValidText(request)) << "a message between processes is not mended";
+  ASSERT_TRUE(host_->Submit(request).ok());
+  Open();
+  EXPECT_TRUE(Becomes(1, "done"));
+  EXPECT_EQ(fs::file_size(root_ / "service" / "jobs" / "1" / "job.yaml"), 100012u);
+}
+
+TEST_F(Host, AReasonWithAnyBytesCanBeReadBack) {
+  const uint64_t id = Submit("waits");
+  wire::OrderJobRequest request;
+  request.set_id(id);
+  request.set_order(wire::JOB_ORDER_STOP);
+  // A letter of three bytes lies across the limit.
+  std::string reason = "x";
+  while (reason.size() < 600) reason += "\u20ac";
+  request.set_reason(reason);
+  ASSERT_TRUE(host_->Order(request).ok());
+  Open();
+  EXPECT_EQ(State(id), "stopped");
+}
+
+TEST_F(Host, AStopThatWasNotToldIsToldByTheNextHost) {
+  const uint64_t id = Submit("waits");
+  ASSERT_TRUE(Begins(id));
+  EXPECT_TRUE(Order(id, wire::JOB_ORDER_STOP).ok());
+  Open();
+  EXPECT_TRUE(Becomes(id, "stopped"));
+}
+
+TEST_F(Host, ARunThatCannotBeReadIsNotBegunAnew) {
+  const uint64_t id = Submit("waits");
+  ASSERT_TRUE(Begins(id));
+  EXPECT_TRUE(Order(id, wire::JOB_ORDER_STOP).ok());
+  EXPECT_TRUE(Becomes(id, "stopped"));
+  EXPECT_TRUE(Order(id, wire::JOB_ORDER_RESUME).ok());
+  std::ofstream(root_ / "service" / "jobs" / "1" / "run" / "job.yaml") << "name: [";
+  EXPECT_TRUE(Becomes(id, "failed"));
+  EXPECT_FALSE(fs::exists(root_ / "service" / "jobs" / "1" / "run-1"));
+}
+
+TEST_F(Host, ARemovalThatAHostBeganIsFinishedByTheNextOne) {
+  const uint64_t id = Submit("done");
+  ASSERT_TRUE(Becomes(id, "done"));
+  host_.reset();
+  fs::rename(root_ / "service" / "jobs" / "1", root_ / "service" / "jobs" / "removed-1");
+  Open();
+  EXPECT_EQ(State(id), "unknown");
+  EXPECT_FALSE(fs::exists(root_ / "service" / "jobs" / "removed-1"));
 }
 
 TEST_F(Host, ARemovedJobIsGoneAndItsNumberIsNotGivenAgain) {

@@ -70,6 +70,15 @@ TEST_F(Queue, ARunningJobKeepsTheOrderUntilItHasEnded) {
   EXPECT_EQ(State(id), "cancelled");
 }
 
+TEST_F(Queue, AJobThatFailsWhileItStopsSaysWhy) {
+  const uint64_t id = Submit();
+  queue_.Begin(id, 2);
+  EXPECT_TRUE(Order(wire::JOB_ORDER_STOP, id).ok());
+  queue_.End(id, {wire::SERVICE_JOB_FAILED, "no space"}, 4);
+  EXPECT_EQ(State(id), "failed");
+  EXPECT_EQ(queue_.Find(id)->reason(), "no space");
+}
+
 TEST_F(Queue, AJobThatIsDoneInSpiteOfAnOrderIsDone) {
   const uint64_t id = Submit();
   queue_.Begin(id, 2);

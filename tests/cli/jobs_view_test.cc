@@ -53,7 +53,7 @@ TEST(JobsView, TheTableHasFiguresAndSaysWhyAJobHasFailed) {
             "12   <b>bold</b>  ada    running  bsp        4       -    1/3   87.50 % 1 min 2.0 KiB\n"
             "3    other        bob    failed   -          -       -      -         -   0 s       -\n"
             "job 3 is failed: no data\n"
-            "2 older jobs not shown\n");
+            "2 other jobs not shown\n");
 }
 
 TEST(JobsView, JsonHasRawValuesAndNullForWhatIsNotKnown) {

@@ -58,8 +58,8 @@ class Service(unittest.TestCase):
         self.host.stdout.close()
         for file in self.root.glob("service/jobs/*/process"):
             try:
-                os.kill(int(file.read_text()), signal.SIGKILL)
-            except (ProcessLookupError, ValueError):
+                os.kill(int(file.read_text().split()[0]), signal.SIGKILL)
+            except (ProcessLookupError, IndexError):
                 pass
 
     def slackline(self, *arguments, code=0):
@@ -135,7 +135,7 @@ class Service(unittest.TestCase):
         job = self.submit("long.yaml", "--set", "checkpoint={at_end: true, every_s: 1}")
         self.await_training(job)
         self.programs.wait_for("a checkpoint", lambda: list(self.root.glob("service/jobs/1/run/checkpoints/checkpoint-??????/manifest*")), 60)
-        os.kill(int((self.root / "service/jobs/1/process").read_text()), signal.SIGKILL)
+        os.kill(int((self.root / "service/jobs/1/process").read_text().split()[0]), signal.SIGKILL)
         self.programs.wait_for("it to begin again", lambda: self.jobs()[job]["begins"] == 2, 60)
         self.programs.wait_for("it to go on", lambda: "Going on from" in self.slackline("logs", job, "--all"), 60)
         self.assertEqual(self.slackline("cancel", job), f"job {job} is cancelled\n")

@@ -64,8 +64,8 @@ class ServiceFromPython(unittest.TestCase):
         self.host.stdout.close()
         for file in self.root.glob("service/jobs/*/process"):
             try:
-                os.kill(int(file.read_text()), signal.SIGKILL)
-            except (ProcessLookupError, ValueError):
+                os.kill(int(file.read_text().split()[0]), signal.SIGKILL)
+            except (ProcessLookupError, IndexError):
                 pass
 
     def submit(self, **options):
