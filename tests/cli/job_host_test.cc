@@ -36,14 +36,16 @@ echo "$@"
 end() { echo "$(date '+%Y-%m-%d %H:%M:%S').000 the job is $1" >> "$run/events.log"; }
 read -r _ kind < "$job"
 [ "$kind" != refused ] || { echo "found a mistake"; exit 2; }
+case $kind in
+  deaf) trap '' INT ;;
+  waits) trap 'end "stopped: by a signal"; exit 1' INT ;;
+esac
 mkdir -p "$run" && cp "$job" "$run/job.yaml"
 case $kind in
   done) end "done"; exit 0 ;;
   fails) end "failed: no data"; exit 1 ;;
   dies) kill -9 $$ ;;
   leaves) sleep 0.3 & kill -9 $$ ;;
-  deaf) trap '' INT ;;
-  waits) trap 'end "stopped: by a signal"; exit 1' INT ;;
 esac
 while :; do sleep 0.02; done
 )";
