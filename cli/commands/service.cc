@@ -22,7 +22,7 @@
 #include "cli/base/sibling.h"
 #include "cli/base/signals.h"
 #include "cli/commands/shared_options.h"
-#include "cli/run/run_checks.h"
+#include "cli/commands/train.h"
 #include "cli/run/script.h"
 #include "cli/service/job_host.h"
 #include "cli/service/jobs_view.h"
@@ -38,7 +38,6 @@
 #include "common/text/folder_name.h"
 #include "common/text/help.h"
 #include "common/time/clock.h"
-#include "worker/settings/job_checks.h"
 
 namespace slackline::cli {
 namespace {
@@ -205,11 +204,7 @@ int Submit(SubmitOptions options) {
   const absl::StatusOr<job::Job> read = ReadJobOfWorkers(*script, options.job_file, options.overrides);
   if (!read.ok()) return ComplainOfWrongUse(read.status());
   const job::Job job = Resolve(*read);
-  if (absl::Status status = CheckWorkers(*script, job); !status.ok()) return ComplainOfWrongUse(status);
-  if (absl::Status status = worker::CheckJob(job); !status.ok()) return ComplainOfWrongUse(status);
-  if (absl::Status status = CheckData(job); !status.ok()) return Complain(status);
-  if (absl::Status status = CheckWeights(job); !status.ok()) return Complain(status);
-  if (absl::Status status = CheckNetwork(job); !status.ok()) return ComplainOfWrongUse(status);
+  if (const int code = CheckStart(*script, job); code != kExitDone) return code;
   std::error_code error;
   const fs::path here = fs::current_path(error);
   if (error) return ComplainOfWrongUse(absl::NotFoundError("the present folder was removed; submit from another one"));
@@ -223,7 +218,7 @@ int Submit(SubmitOptions options) {
   launch.set_job_yaml(ToYaml(job));
   for (const std::string& word : *script) launch.add_script(word);
   launch.set_folder(here.string());
-  // As in batch systems: the job finds the programs and packages of this shell.
+  // The job finds the programs and packages of this shell, as in batch systems.
   for (char** variable = ::environ; *variable != nullptr; ++variable) launch.add_environment(*variable);
   const absl::StatusOr<uint64_t> id = service->Submit(request);
   if (!id.ok()) return Complain(id.status());
@@ -308,7 +303,7 @@ int ShowLogs(const LogsOptions& options) {
   while (true) {
     const absl::StatusOr<wire::ReadJobLogReply> log = service->ReadJobLog(request);
     if (absl::IsNotFound(log.status()) && options.follow) {
-      // There is none before the job begins, or if it ends before.
+      // A job has no log before it begins, and never gets one if it ends before.
       const absl::StatusOr<wire::ListJobsReply> job = service->ListJobs(one);
       if (!job.ok()) return Complain(job.status());
       if (job->jobs_size() == 1 && HasEnded(job->jobs(0))) return Complain(log.status());
@@ -353,6 +348,11 @@ absl::StatusOr<wire::ServiceJob> EndJob(const JobServiceClient& service, uint64_
   return AwaitJobEnd(service, id, order == wire::JOB_ORDER_STOP ? kStoppedMax : kCancelledMax);
 }
 
+// Logs why an order failed. Returns the exit code: kExitWrongUse if the job's state does not allow it.
+int ComplainOfOrder(const absl::Status& status) {
+  return absl::IsFailedPrecondition(status) ? ComplainOfWrongUse(status) : Complain(status);
+}
+
 // Does something with each of the jobs; `act` returns what it says. Returns the exit code.
 template <typename Act>
 int WithJobs(const std::vector<std::string>& words, const Act& act) {
@@ -362,8 +362,7 @@ int WithJobs(const std::vector<std::string>& words, const Act& act) {
   if (!service.ok()) return Complain(service.status());
   for (const uint64_t id : jobs->ids) {
     const absl::StatusOr<std::string> said = act(*service, id);
-    if (absl::IsFailedPrecondition(said.status())) return ComplainOfWrongUse(said.status());
-    if (!said.ok()) return Complain(said.status());
+    if (!said.ok()) return ComplainOfOrder(said.status());
     std::printf("%s\n", said->c_str());
   }
   return kExitDone;
@@ -404,8 +403,7 @@ int StopJobOfService(const NamedJob& job, const std::string& reason) {
   const absl::StatusOr<JobServiceClient> service = JobServiceClient::Connect(job.service);
   if (!service.ok()) return Complain(service.status());
   const absl::StatusOr<wire::ServiceJob> end = EndJob(*service, job.id, wire::JOB_ORDER_STOP, reason);
-  if (absl::IsFailedPrecondition(end.status())) return ComplainOfWrongUse(end.status());
-  if (!end.ok()) return Complain(end.status());
+  if (!end.ok()) return ComplainOfOrder(end.status());
   const std::string name = (std::filesystem::path(job.service) / absl::StrCat(job.id)).string();
   std::printf("job %s is %s; to continue: slackline resume %s\n", name.c_str(), StateName(*end).c_str(), name.c_str());
   return end->state() == wire::SERVICE_JOB_FAILED ? kExitFailed : kExitDone;
@@ -419,8 +417,7 @@ int ResumeJobOfService(const NamedJob& job, const std::vector<std::string>& over
   request.set_order(wire::JOB_ORDER_RESUME);
   for (const std::string& setting : overrides) request.add_overrides(setting);
   const absl::StatusOr<wire::ServiceJob> resumed = service->OrderJob(request);
-  if (absl::IsFailedPrecondition(resumed.status())) return ComplainOfWrongUse(resumed.status());
-  if (!resumed.ok()) return Complain(resumed.status());
+  if (!resumed.ok()) return ComplainOfOrder(resumed.status());
   std::printf("job %llu is %s\n", static_cast<unsigned long long>(job.id), StateName(*resumed).c_str());
   return kExitDone;
 }

@@ -134,12 +134,7 @@ int Train(const TrainOptions& options) {
   if (!read.ok()) return ComplainOfWrongUse(read.status());
   const job::Job job = Resolve(*read);
   if (job.output().log_format() == job::Output::JSON) log::WriteJson(job.name());
-  if (absl::Status status = CheckWorkers(options.script, job); !status.ok()) return ComplainOfWrongUse(status);
-  if (absl::Status status = worker::CheckJob(job); !status.ok()) return ComplainOfWrongUse(status);
-  if (absl::Status status = CheckData(job); !status.ok()) return Complain(status);
-  if (absl::Status status = CheckWeights(job); !status.ok()) return Complain(status);
-  if (absl::Status status = CheckNetwork(job); !status.ok()) return ComplainOfWrongUse(status);
-  if (absl::Status status = CheckTrackers(job, options.script); !status.ok()) return Fail(status);
+  if (const int code = CheckStart(options.script, job); code != kExitDone) return code;
   const absl::StatusOr<security::Security> security = OpenSecurity(job);
   if (!security.ok()) return ComplainOfWrongUse(security.status());
   absl::StatusOr<Programs> programs = Programs::BesideThisProgram(job);
@@ -272,6 +267,16 @@ int Launch(const LaunchOptions& options) {
 }
 
 }  // namespace
+
+int CheckStart(const std::vector<std::string>& script, const job::Job& job) {
+  if (absl::Status status = CheckWorkers(script, job); !status.ok()) return ComplainOfWrongUse(status);
+  if (absl::Status status = worker::CheckJob(job); !status.ok()) return ComplainOfWrongUse(status);
+  if (absl::Status status = CheckData(job); !status.ok()) return Complain(status);
+  if (absl::Status status = CheckWeights(job); !status.ok()) return Complain(status);
+  if (absl::Status status = CheckNetwork(job); !status.ok()) return ComplainOfWrongUse(status);
+  if (absl::Status status = CheckTrackers(job, script); !status.ok()) return Fail(status);
+  return kExitDone;
+}
 
 AddedCommand AddTrain(CLI::App& app, const char* program) {
   const auto options = std::make_shared<TrainOptions>();

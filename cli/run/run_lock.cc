@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <fstream>
+#include <optional>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -15,6 +16,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "cli/base/process_line.h"
 
 namespace slackline::cli {
 namespace {
@@ -34,13 +36,6 @@ std::string OnThisHost() {
 }
 
 std::string Self() { return absl::StrCat("process ", ::getpid(), OnThisHost()); }
-
-std::string FirstLine(const fs::path& file) {
-  std::ifstream in(file);
-  std::string line;
-  std::getline(in, line);
-  return line;
-}
 
 std::string Holder(const fs::path& run_folder) {
   const std::string who = FirstLine(LockFile(run_folder));
@@ -65,13 +60,8 @@ struct Identity {
 
 // In ticks since the machine was booted; empty: there is no such process.
 std::string StartOf(const std::string& pid) {
-  const std::string line = FirstLine("/proc/" + pid + "/stat");
-  // The second field is a name in brackets, which may hold anything.
-  const size_t name_end = line.rfind(')');
-  if (name_end == std::string::npos) return "";
-  const std::vector<std::string> fields = absl::StrSplit(line.substr(name_end + 1), ' ', absl::SkipEmpty());
-  constexpr size_t kStartTime = 19;  // field 22 of proc(5)
-  return fields.size() > kStartTime ? fields[kStartTime] : "";
+  const std::optional<ProcessLine> process = ReadProcessLine("/proc/" + pid + "/stat");
+  return process ? process->start : "";
 }
 
 Identity OurIdentity(const RunLock::Attempt& attempt) {

@@ -13,7 +13,7 @@ namespace {
 
 constexpr char kJobLetter = 'j';
 constexpr char kLastRemoved[] = "last removed";
-// What was overwritten takes at most about so much of the disk.
+// Bytes after which the book gives back the space of overwritten jobs.
 constexpr uint64_t kBookTidyBytes = 64 << 20;
 
 // Returns the key of a job. Keys are in the order of the numbers.
@@ -70,7 +70,7 @@ void JobBook::Written(uint64_t bytes) {
   bytes_ += bytes;
   if (bytes_ < kBookTidyBytes) return;
   bytes_ = 0;
-  // What was written is there nevertheless.
+  // The job itself is saved, so a failure here is only a warning.
   const absl::Status tidied = database_->Tidy(kJobLetter);
   if (!tidied.ok()) log::Warning("cannot give back space of the book of jobs: ", std::string(tidied.message()));
 }

@@ -30,7 +30,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Between the two signals that end a run at once: signals of one kind that wait are one.
+// Pause between the two signals that end a run at once: the system keeps only one pending signal of a kind.
 constexpr absl::Duration kSecondStop = absl::Milliseconds(200);
 // A run that does not end by then is killed.
 constexpr absl::Duration kCancelMax = absl::Seconds(5);
@@ -109,7 +109,7 @@ absl::Status JobHost::FindJobs() {
     queue_.Restore(job);
     if (job.state() != wire::SERVICE_JOB_RUNNING) continue;
     if (std::optional<JobProcess> process = JobProcess::Find(FolderOf(job.id()) / "process")) {
-      // Who was told to stop is not told again: a second signal would keep it from saving.
+      // The host does not signal a job again that was told to stop: a second signal would keep it from saving.
       running_.emplace(job.id(), Running{*std::move(process), job.told() ? 1 : 0});
       log::Info("job ", job.id(), " (", job.name(), ") still runs");
     } else {
@@ -244,7 +244,7 @@ absl::StatusOr<wire::ListJobsReply> JobHost::List(const wire::ListJobsRequest& r
       fits ? add(job) : reply.set_unlisted(reply.unlisted() + 1);
     }
   }
-  // Without the lock: run folders may be large. Those of ended jobs do not change.
+  // The lock is free here, since run folders may be large. Those of ended jobs do not change.
   for (wire::ServiceJob& job : *reply.mutable_jobs()) {
     if (job.state() != wire::SERVICE_JOB_RUNNING) continue;
     if (const std::optional<ListedRun> run = LookAt(job.run_folder())) *job.mutable_figures() = FiguresOf(*run);
@@ -281,7 +281,7 @@ absl::StatusOr<wire::ReadJobLogReply> JobHost::ReadLog(const wire::ReadJobLogReq
   in.read(text.data(), static_cast<std::streamsize>(text.size()));
   text.resize(static_cast<size_t>(in.gcount()));
   reply.set_next(from + static_cast<int64_t>(text.size()));
-  // From the beginning of a line.
+  // The text begins with a whole line.
   if (request.from() < 0 && from > 0) text.erase(0, text.find('\n') == std::string::npos ? 0 : text.find('\n') + 1);
   reply.set_end(reply.end() && reply.next() >= size);
   return reply;
@@ -349,7 +349,7 @@ void JobHost::BeginJobs() {
     const uint64_t checkpoint = newest.value_or(0);
     const uint64_t events = checkpoint > 0 ? BytesOf(FolderOf(*id) / "run" / "events.log") : 0;
     const wire::ServiceJob& job = queue_.Begin(*id, NowS(), checkpoint, events);
-    // What cannot be saved does not begin: a later host would begin it once more. The next turn tries again.
+    // A job that cannot be saved does not begin: a later host would begin it once more. The next turn tries again.
     if (absl::Status saved = SaveOr(job, before); !saved.ok()) {
       log::Error("cannot save job ", *id, ", which therefore waits: ", std::string(saved.message()));
       return;
@@ -386,7 +386,7 @@ absl::StatusOr<std::vector<std::string>> JobHost::CommandFor(const wire::Service
   if (goes_on) {
     command.insert(command.end(), {"resume", run});
   } else {
-    // From the beginning. What an earlier attempt has left is kept beside.
+    // The job starts anew. The run folder of an earlier attempt stays beside the new one.
     if (fs::exists(run, error)) fs::rename(run, absl::StrCat(run.string(), "-", job.begins() - 1), error);
     if (error) return absl::UnavailableError(absl::StrCat("cannot move ", run.string(), ": ", error.message()));
     const std::vector<std::string> script(job.launch().script().begin(), job.launch().script().end());

@@ -7,16 +7,14 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <fstream>
 #include <string>
 #include <system_error>
 #include <utility>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
+#include "cli/base/process_line.h"
 #include "cli/base/spawn.h"
 #include "common/shm/descriptor.h"
 #include "common/time/clock.h"
@@ -34,14 +32,14 @@ constexpr absl::Duration kIdPoll = absl::Milliseconds(10);
 // Time for the processes that a process has started, once it has ended.
 constexpr absl::Duration kLeftMax = absl::Seconds(10);
 
-// In the child, before its program begins: only calls that are safe after fork(). Returns false if the process cannot
-// be found by a later host.
+// Prepares the child before its program begins, with calls that are safe after fork(). Returns false if a later host
+// could not find the process.
 bool BecomeJob(int lock, const char* folder) {
   ::setsid();
-  // Without O_CLOEXEC: the lock stays as long as the program and its children.
+  // The copy has no O_CLOEXEC, so the lock stays as long as the program and its children.
   if (::dup(lock) < 0) return false;
-  // Here and not in the host, which may die right after fork(). The line of /proc has the process id and the time of
-  // its start, by which a later process with this id is told apart.
+  // The child writes this, since the host may die right after fork(). The line of /proc has the process id and the time
+  // of its start, by which a later process with this id is told apart.
   char line[1024];
   const int stat = ::open("/proc/self/stat", O_RDONLY | O_CLOEXEC);
   const ssize_t size = stat < 0 ? -1 : ::read(stat, line, sizeof(line));
@@ -56,32 +54,9 @@ bool IsLocked(const fs::path& file) {
   return ::flock(lock.get(), LOCK_EX | LOCK_NB) != 0;
 }
 
-// A line of /proc/PID/stat.
-struct ProcessLine {
-  pid_t pid = 0;
-  char state = 'X';
-  std::string start;
-};
-
-// Returns nullopt if there is no such line.
-std::optional<ProcessLine> ReadLine(const fs::path& file) {
-  std::ifstream in(file);
-  std::string line;
-  std::getline(in, line);
-  ProcessLine process;
-  // The name is in brackets and may hold any character; the time of the start is the 20th field behind it.
-  const size_t name_end = line.rfind(')');
-  const std::vector<std::string> fields =
-      absl::StrSplit(name_end == std::string::npos ? "" : line.substr(name_end + 1), ' ', absl::SkipEmpty());
-  if (!absl::SimpleAtoi(line.substr(0, line.find(' ')), &process.pid) || fields.size() < 20) return std::nullopt;
-  process.state = fields[0][0];
-  process.start = fields[19];
-  return process;
-}
-
 // Returns whether the process exists and has not ended. Nobody may reap it.
 bool IsAlive(pid_t pid, const std::string& start) {
-  const std::optional<ProcessLine> now = ReadLine(absl::StrCat("/proc/", pid, "/stat"));
+  const std::optional<ProcessLine> now = ReadProcessLine(absl::StrCat("/proc/", pid, "/stat"));
   return now && now->start == start && now->state != 'Z' && now->state != 'X';
 }
 
@@ -111,7 +86,7 @@ absl::StatusOr<JobProcess> JobProcess::Start(const Spec& spec) {
 std::optional<JobProcess> JobProcess::Find(const fs::path& file) {
   const absl::Time deadline = SteadyTime().Now() + kIdMax;
   while (IsLocked(file)) {
-    if (const std::optional<ProcessLine> process = ReadLine(file)) {
+    if (const std::optional<ProcessLine> process = ReadProcessLine(file)) {
       JobProcess found(file, process->pid, /*ours=*/false);
       found.start_ = process->start;
       return found.Gone() ? std::nullopt : std::optional<JobProcess>(std::move(found));

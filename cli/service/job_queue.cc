@@ -14,7 +14,7 @@ constexpr size_t kJobNameBytesMax = 200;
 constexpr size_t kReasonMax = 500;
 constexpr int kOverridesMax = 1000;
 
-// The beginning of a text, in UTF-8: a message with other bytes could not be read back.
+// Returns the beginning of a text, in UTF-8: protobuf does not read back a message with other bytes.
 std::string Cut(const std::string& text) { return ValidText(text.substr(0, kReasonMax)); }
 
 absl::Status RefusedOrder(const wire::ServiceJob& job, const std::string& what, const std::string& allowed) {
@@ -118,7 +118,7 @@ absl::Status JobQueue::EndByOrder(wire::ServiceJob& job, const wire::OrderJobReq
     job.set_reason(reason);
     return absl::OkStatus();
   }
-  // Who has asked for the end at once gets it, whatever is asked later.
+  // A later order to stop does not take back an order to cancel.
   if (job.order() != wire::JOB_ORDER_CANCEL) job.set_order(request.order());
   job.set_reason(reason);
   return absl::OkStatus();
@@ -206,7 +206,7 @@ const wire::ServiceJob& JobQueue::End(uint64_t id, const JobEnd& end, double now
   } else if (order == wire::JOB_ORDER_CANCEL) {
     SetState(job, wire::SERVICE_JOB_CANCELLED);
   } else if (order == wire::JOB_ORDER_STOP && lost) {
-    // It was killed before it could say so.
+    // The run was killed before it recorded that it stopped.
     SetState(job, wire::SERVICE_JOB_STOPPED);
   } else if (!lost) {
     SetState(job, end.state);
@@ -218,8 +218,9 @@ const wire::ServiceJob& JobQueue::End(uint64_t id, const JobEnd& end, double now
   } else {
     SetState(job, wire::SERVICE_JOB_FAILED);
   }
-  // The order has its own reason.
-  if (order == wire::JOB_ORDER_NONE || end.state == wire::SERVICE_JOB_DONE || end.state == wire::SERVICE_JOB_FAILED) {
+  // A job that ended as ordered keeps the order's reason.
+  const bool as_ordered = job.state() == wire::SERVICE_JOB_STOPPED || job.state() == wire::SERVICE_JOB_CANCELLED;
+  if (order == wire::JOB_ORDER_NONE || !as_ordered) {
     job.set_reason(lost ? absl::StrCat("its processes were gone ", kLossesMax + 1, " times without a new checkpoint: ",
                                        Cut(end.reason), "; to continue: slackline resume ", id)
                         : Cut(end.reason));
@@ -229,8 +230,7 @@ const wire::ServiceJob& JobQueue::End(uint64_t id, const JobEnd& end, double now
 }
 
 void JobQueue::SetFigures(uint64_t id, const wire::ServiceJobFigures& figures) {
-  const auto job = jobs_.find(id);
-  if (job != jobs_.end()) *job->second.mutable_figures() = figures;
+  *jobs_.at(id).mutable_figures() = figures;
 }
 
 const wire::ServiceJob* JobQueue::Find(uint64_t id) const {

@@ -1,4 +1,4 @@
-// Which job of the service begins next, and what an order does to a job.
+// Queue of the service: decides which job begins next, and what an order does to a job.
 #pragma once
 
 #include <algorithm>

@@ -4,13 +4,13 @@
 #include <unistd.h>
 
 #include <cstdlib>
-#include <fstream>
 #include <system_error>
 #include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "cli/base/process_line.h"
 #include "cli/base/replace_file.h"
 #include "cli/service/job_queue.h"
 #include "common/rpc/channel.h"
@@ -34,13 +34,6 @@ fs::path UserSettings() {
 
 fs::path LastService() { return UserSettings() / "slackline" / "service"; }
 
-std::string LineOf(const fs::path& file) {
-  std::ifstream in(file);
-  std::string line;
-  std::getline(in, line);
-  return line;
-}
-
 }  // namespace
 
 fs::path AddressOfService(const fs::path& folder) { return folder / "address"; }
@@ -55,7 +48,7 @@ absl::StatusOr<security::Security> OpenSecurityOfService(const fs::path& folder)
 }
 
 absl::StatusOr<fs::path> FindService(const std::string& named) {
-  const fs::path folder = named.empty() ? fs::path(LineOf(LastService())) : fs::path(named);
+  const fs::path folder = named.empty() ? fs::path(FirstLine(LastService())) : fs::path(named);
   std::error_code error;
   if (!folder.empty() && fs::is_directory(folder / "book", error)) return fs::absolute(folder).lexically_normal();
   return absl::NotFoundError(absl::StrCat(folder.empty()
@@ -106,7 +99,7 @@ JobServiceClient::JobServiceClient(fs::path folder, std::string address,
 absl::StatusOr<JobServiceClient> JobServiceClient::Connect(const std::string& named) {
   const absl::StatusOr<fs::path> folder = FindService(named);
   if (!folder.ok()) return folder.status();
-  const std::string address = LineOf(AddressOfService(*folder));
+  const std::string address = FirstLine(AddressOfService(*folder));
   if (address.empty()) {
     return absl::NotFoundError(absl::StrCat("the service in ", folder->string(),
                                             " has never listened; start it with `slackline service start`"));

@@ -146,7 +146,7 @@ TEST_F(Queue, ARestoredQueueGoesOnWithItsNumbersAndItsOrder) {
   again.CountFrom(9);
   EXPECT_EQ(again.Next(), 7u);
   EXPECT_EQ(again.Submit(Job(), 1).value().id(), 10u);
-  // What could not be saved is taken back.
+  // The host puts a job back that it could not save.
   const wire::ServiceJob before = *again.Find(7);
   again.Begin(7, 2);
   EXPECT_EQ(again.Next(), std::nullopt);

@@ -16,7 +16,7 @@ import unittest
 import urllib.request
 
 from run_e2e import DATA, MLP, NEEDED
-from slackline_run import Programs, processes_with
+from slackline_run import Programs, end_jobs, processes_with
 
 OPTIONS = argparse.Namespace()
 
@@ -56,11 +56,7 @@ class Service(unittest.TestCase):
         self.host.kill()
         self.host.wait()
         self.host.stdout.close()
-        for file in self.root.glob("service/jobs/*/process"):
-            try:
-                os.kill(int(file.read_text().split()[0]), signal.SIGKILL)
-            except (ProcessLookupError, IndexError):
-                pass
+        end_jobs(self.root / "service")
 
     def slackline(self, *arguments, code=0):
         done = subprocess.run([self.programs.folder / "slackline", *map(str, arguments)], capture_output=True, text=True,
@@ -124,7 +120,7 @@ class Service(unittest.TestCase):
         self.assertEqual(self.slackline("stop", f"service/{runs}"),
                          f"job service/{runs} is stopped; to continue: slackline resume service/{runs}\n")
         self.await_state(waits, "done")
-        # It goes on from the checkpoint that the stop has made.
+        # The job goes on from the checkpoint that the stop has made.
         done = self.jobs()[runs]["epochs_done"]
         self.slackline("resume", runs, "--set", f"training.epochs={done + 3}")
         self.await_state(runs, "done")

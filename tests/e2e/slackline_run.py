@@ -135,6 +135,15 @@ class TrainRun:
         self.process.wait()
 
 
+def end_jobs(service):
+    """Kills the jobs of the folder of a service, which outlive the service."""
+    for file in pathlib.Path(service).glob("jobs/*/process"):
+        try:
+            os.kill(int(file.read_text().split()[0]), signal.SIGKILL)
+        except (ProcessLookupError, IndexError):
+            pass  # it has ended
+
+
 def processes_with(text):
     """Process ids whose command line holds `text`."""
     found = []

@@ -6,13 +6,15 @@
 import argparse
 import os
 import pathlib
-import signal
 import subprocess
 import sys
 import tempfile
 import unittest
 
 import slackline
+
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "e2e"))
+from slackline_run import end_jobs  # noqa: E402
 
 OPTIONS = argparse.Namespace()
 
@@ -62,11 +64,7 @@ class ServiceFromPython(unittest.TestCase):
         self.host.kill()
         self.host.wait()
         self.host.stdout.close()
-        for file in self.root.glob("service/jobs/*/process"):
-            try:
-                os.kill(int(file.read_text().split()[0]), signal.SIGKILL)
-            except (ProcessLookupError, IndexError):
-                pass
+        end_jobs(self.root / "service")
 
     def submit(self, **options):
         return self.service.submit(self.root / "job.yaml", script=self.root / "train.py", **options)
