@@ -6,13 +6,23 @@
 
 namespace slackline::ps {
 
-std::shared_ptr<const PinnedView> PinnedVersions::Pin(const PastState& current, MakeView view,
+bool PinnedVersions::Pinned::ReadByReaders() const {
+  return std::any_of(holders.begin(), holders.end(),
+                     [](const Holder& holder) { return holder.kind == Kind::kReader && !holder.hold.expired(); });
+}
+
+std::shared_ptr<const PinnedView> PinnedVersions::Pin(Kind kind, const PastState& current, MakeView view,
                                                       absl::FunctionRef<bool(const PastState&)> will_do) {
   std::erase_if(pinned_, [](const Pinned& pinned) { return pinned.view.expired(); });
   // Readers may let go of one meanwhile, but the newest is the current one or will do only if it is kept.
   std::shared_ptr<const PinnedView> newest;
   if (!pinned_.empty()) newest = pinned_.back().view.lock();
   const bool is_current = newest != nullptr && newest->version() == current.version;
+  if (kind == Kind::kReader && !(is_current && pinned_.back().ReadByReaders())) {
+    const size_t others = static_cast<size_t>(
+        std::count_if(pinned_.begin(), pinned_.end(), [](const Pinned& pinned) { return pinned.ReadByReaders(); }));
+    if (others >= std::max<size_t>(1, versions_max_ - 1)) return nullptr;
+  }
   // The next push supersedes this version, too, so it takes a place.
   if (!is_current && pinned_.size() < versions_max_) {
     newest = std::make_shared<const PinnedView>(current.version, view(), on_unpinned_);
@@ -35,14 +45,14 @@ std::shared_ptr<const PinnedView> PinnedVersions::PinAveraged(const Version& cur
   return newest;
 }
 
-std::shared_ptr<const PinnedView> PinnedVersions::Hold(const std::shared_ptr<const PinnedView>& view, Peer* peer,
-                                                       PullId pull, absl::Time now) {
+std::shared_ptr<const PinnedView> PinnedVersions::Hold(const std::shared_ptr<const PinnedView>& view, Kind kind,
+                                                       Peer* peer, PullId pull, absl::Time now) {
   SLACKLINE_CHECK(!pinned_.empty() && pinned_.back().view.lock() == view);
   std::vector<Holder>& holders = pinned_.back().holders;
   // Each reply has a hold of its own, which shows which peers still read.
   auto hold = std::make_shared<const std::shared_ptr<const PinnedView>>(view);
   std::erase_if(holders, [](const Holder& holder) { return holder.hold.expired(); });
-  holders.push_back({peer, pull, now, hold});
+  holders.push_back({kind, peer, pull, now, hold});
   return std::shared_ptr<const PinnedView>(hold, view.get());
 }
 

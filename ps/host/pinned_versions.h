@@ -18,7 +18,9 @@ namespace slackline::ps {
 
 // Thread-safety: none; the sequencer calls it. Views may be let go on any thread.
 // Ownership:     borrows peers until Forget().
-// Invariant:     at most `versions_max` versions of the weights are kept for readers, and as many of their average.
+// Invariants:
+//   - At most `versions_max` versions of the weights are kept, and as many of their average.
+//   - Of more than one, readers hold all but one. However slowly they read, workers have a version to train on.
 class PinnedVersions {
  public:
   // `on_unpinned`: called when a version is no longer being sent; on any thread.
@@ -26,15 +28,16 @@ class PinnedVersions {
       : versions_max_(versions_max), on_unpinned_(std::move(on_unpinned)) {}
 
   using MakeView = absl::FunctionRef<SliceView()>;
-  // Returns the current version to send from. If too many other versions are being sent from, returns the newest of
-  // them if it `will_do`, else null.
-  std::shared_ptr<const PinnedView> Pin(const PastState& current, MakeView view,
+  enum class Kind { kWorker, kReader };
+  // Returns the current version for a peer of `kind` to send from. If too many other versions are being sent from,
+  // returns the newest of them if it `will_do`, else null.
+  std::shared_ptr<const PinnedView> Pin(Kind kind, const PastState& current, MakeView view,
                                         absl::FunctionRef<bool(const PastState&)> will_do);
   // Returns the average of the weights at the current version; null if too many of its versions are being sent from.
   std::shared_ptr<const PinnedView> PinAveraged(const Version& current, MakeView view);
   // Returns a reference to what Pin() has just returned. The peer keeps it as long as it reads for this pull.
-  std::shared_ptr<const PinnedView> Hold(const std::shared_ptr<const PinnedView>& view, Peer* peer, PullId pull,
-                                         absl::Time now);
+  std::shared_ptr<const PinnedView> Hold(const std::shared_ptr<const PinnedView>& view, Kind kind, Peer* peer,
+                                         PullId pull, absl::Time now);
   // Forgets a peer whose stream ends. What it holds is freed when its call ends.
   void Forget(const Peer* peer);
 
@@ -42,6 +45,7 @@ class PinnedVersions {
   size_t versions() const;
   // A stream that still sends from a version, or was lent it.
   struct Holder {
+    Kind kind = Kind::kWorker;
     Peer* peer = nullptr;
     PullId pull;
     absl::Time since;
@@ -59,6 +63,8 @@ class PinnedVersions {
     std::weak_ptr<const PinnedView> view;
     PastState state;
     std::vector<Holder> holders;
+
+    bool ReadByReaders() const;
   };
 
   const size_t versions_max_;

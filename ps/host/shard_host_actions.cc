@@ -264,12 +264,13 @@ bool ShardHost::TryServe(const Asked& asked) {
     if (reply.weights == nullptr) return false;
   } else if (asked.known != version_) {
     // Holds the version until the peer does.
+    const auto kind = asked.sender ? PinnedVersions::Kind::kWorker : PinnedVersions::Kind::kReader;
     const std::shared_ptr<const PinnedView> view = pinned_.Pin(
-        {version_, engine_.clock_min()}, [this] { return state_.View(); },
+        kind, {version_, engine_.clock_min()}, [this] { return state_.View(); },
         [&](const PastState& state) { return WillDo(state, asked); });
     if (view == nullptr) return false;
     reply.version = view->version();
-    if (asked.known != reply.version) reply.weights = pinned_.Hold(view, asked.peer, asked.id, time_.Now());
+    if (asked.known != reply.version) reply.weights = pinned_.Hold(view, kind, asked.peer, asked.id, time_.Now());
     if (asked.sender) references_.Sent(*asked.sender, asked.queued_max, reply.version, view->view());
   } else if (asked.sender && config_.references_max > 0) {
     references_.Sent(*asked.sender, asked.queued_max, version_, state_.View());

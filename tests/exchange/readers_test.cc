@@ -28,6 +28,15 @@ std::shared_ptr<grpc::Channel> NarrowChannel(const Cluster& cluster) {
   return grpc::CreateCustomChannel(cluster.map().servers[0].address, grpc::InsecureChannelCredentials(), narrow);
 }
 
+// Reads until the pull that the stream has asked for is there.
+void AwaitWeights(RawStream& stream) {
+  wire::ServerItem item;
+  do {
+    item = stream.ReadAnswer();
+  } while (item.has_pull() && !item.pull().has_done());
+  ASSERT_TRUE(item.pull().has_done()) << item.DebugString();
+}
+
 class ReaderTest : public testing::TestWithParam<Path> {
  protected:
   ReaderTest() {
@@ -53,7 +62,8 @@ TEST_P(ReaderTest, ThoseWhoDoNotReadTheirStreamAreCutOff) {
     Step();
   }
   EXPECT_LE(cluster_.pinned_versions(), 2);
-  // Two of them hold a version each; the others are gone.
+  // The first holds a version, for which the others wait until it is gone.
+  AwaitWeights(*readers.back());
   while (readers[0]->Read().body_case() != wire::ServerItem::BODY_NOT_SET) continue;
   const grpc::Status status = readers[0]->Finish();
   EXPECT_THAT(status.error_code(), testing::AnyOf(grpc::StatusCode::CANCELLED, grpc::StatusCode::RESOURCE_EXHAUSTED));
@@ -65,11 +75,7 @@ TEST_P(ReaderTest, ThoseWhoReleaseNothingAreCutOffAndTold) {
   ASSERT_TRUE(keeper.welcome().shared_memory());
   for (uint64_t pull = 1; pull <= 2; ++pull) {
     keeper.Write(PullItem(0, pull, 0));
-    wire::ServerItem item;
-    do {
-      item = keeper.ReadAnswer();
-    } while (item.has_pull() && !item.pull().has_done());
-    ASSERT_TRUE(item.pull().has_done()) << item.DebugString();
+    AwaitWeights(keeper);
     Step();
   }
   Step();
@@ -84,11 +90,7 @@ TEST_P(ReaderTest, ReleasedVersionsAreNotHeld) {
   RawStream reader(cluster_, 2, AskForSegments(cluster_, 2, nullptr)->offer.token());
   for (uint64_t pull = 1; pull <= 10; ++pull) {
     reader.Write(PullItem(0, pull, 0));
-    wire::ServerItem item;
-    do {
-      item = reader.ReadAnswer();
-    } while (item.has_pull() && !item.pull().has_done());
-    ASSERT_TRUE(item.pull().has_done()) << item.DebugString();
+    AwaitWeights(reader);
     reader.Write(ReleaseItem(0, pull));
     Step();
   }
@@ -160,6 +162,7 @@ TEST_P(LargeReaderTest, ThoseWhoStopReadingHoldNobody) {
     trainer->Pull();
     EXPECT_TRUE(AllAre(100 - static_cast<float>(steps_), trainer->parameters()));
   }
+  AwaitWeights(*readers.back());
   while (readers[0]->Read().body_case() != wire::ServerItem::BODY_NOT_SET) continue;
   EXPECT_THAT(readers[0]->Finish().error_code(),
               testing::AnyOf(grpc::StatusCode::CANCELLED, grpc::StatusCode::RESOURCE_EXHAUSTED));

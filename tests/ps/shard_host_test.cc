@@ -330,30 +330,50 @@ TEST_F(ShardHostTest, PullIsOneVersionWhilePushesGoOn) {
 
 TEST_F(ShardHostTest, SupersededVersionsAreBoundedAndPushesDoNotWait) {
   Seed();
-  RecordingPeer slow;
-  const Caller reader{&slow, {}, true, 1};
   for (uint64_t push = 1; push <= 3; ++push) {
-    host_->Pull(reader, {{}, PullId(push), Clock64()}, std::nullopt);
+    host_->Pull(bob_, {kBob, PullId(push), Clock64(push - 1)}, std::nullopt);
+    Push(bob_, push);
+  }
+  ASSERT_EQ(bob_peer_.replies.size(), 2);  // the third waits
+  EXPECT_EQ(host_->engine().version().number, 3);
+  bob_peer_.replies.erase(bob_peer_.replies.begin());
+  host_->Retry();
+  ASSERT_EQ(bob_peer_.replies.size(), 2);
+  EXPECT_EQ(bob_peer_.replies.back().version.number, 3);
+}
+
+TEST_F(ShardHostTest, ReadersThatReadNothingLeaveOneVersionToWorkers) {
+  Seed();
+  RecordingPeer slow, other;
+  host_->Pull({&slow, {}, true, 1}, {{}, PullId(1), Clock64()}, std::nullopt);
+  Push(alice_, 1);
+  host_->Pull({&other, {}, true, 1}, {{}, PullId(1), Clock64()}, std::nullopt);
+  EXPECT_TRUE(other.replies.empty());
+  for (uint64_t push = 2; push <= 4; ++push) {
+    host_->Pull(alice_, {kAlice, PullId(push), Clock64(push - 1)}, std::nullopt);
+    ASSERT_EQ(alice_peer_.replies.size(), 1);
+    EXPECT_EQ(alice_peer_.replies[0].version.number, push - 1);
+    host_->Retry();
+    EXPECT_TRUE(other.replies.empty()) << "it may not join a worker in its version, either";
+    alice_peer_.replies.clear();
     Push(alice_, push);
   }
-  ASSERT_EQ(slow.replies.size(), 2);  // the third waits
-  EXPECT_EQ(host_->engine().version().number, 3);
-  slow.replies.erase(slow.replies.begin());
+  slow.replies.clear();
   host_->Retry();
-  ASSERT_EQ(slow.replies.size(), 2);
-  EXPECT_EQ(slow.replies.back().version.number, 3);
+  ASSERT_EQ(other.replies.size(), 1);
+  EXPECT_EQ(other.replies[0].version.number, 4);
 }
 
 TEST_F(ShardHostTest, NewestPinnedVersionServesPullsThatItSatisfies) {
   Seed();
   RecordingPeer slow;
-  const Caller reader{&slow, {}, true, 4};
   Push(alice_, 1);
-  for (uint64_t push = 1; push <= 3; ++push) {
-    if (push < 3) host_->Pull(reader, {{}, PullId(push), Clock64()}, std::nullopt);
-    Push(bob_, push);
-  }
-  ASSERT_EQ(slow.replies.size(), 2);  // versions 1 and 2
+  host_->Pull({&slow, {}, true, 4}, {{}, PullId(1), Clock64()}, std::nullopt);
+  Push(bob_, 1);
+  host_->Pull(bob_, {kBob, PullId(7), Clock64(1)}, std::nullopt);
+  for (const uint64_t push : {2, 3}) Push(bob_, push);
+  ASSERT_EQ(slow.replies.size() + bob_peer_.replies.size(), 2);  // versions 1 and 2
+  const std::vector<PullReply> read_slowly = std::exchange(bob_peer_.replies, {});
   EXPECT_EQ(host_->load().pinned_versions, 2);
   host_->Pull(alice_, {kAlice, PullId(1), Clock64(1)}, std::nullopt);
   ASSERT_EQ(alice_peer_.replies.size(), 1);
@@ -371,11 +391,11 @@ TEST_F(ShardHostTest, NewestPinnedVersionServesPullsThatItSatisfies) {
 
 TEST_F(ShardHostTest, LateReadersOfTheOldestVersionAreEndedAndTold) {
   Seed();
-  RecordingPeer oldest, newer;
-  for (RecordingPeer* peer : {&oldest, &newer}) {
-    host_->Pull({peer, {}, true, 1}, {{}, PullId(7), Clock64()}, std::nullopt);
-    Push(alice_, peer == &oldest ? 1 : 2);
-  }
+  RecordingPeer oldest;
+  host_->Pull({&oldest, {}, true, 1}, {{}, PullId(7), Clock64()}, std::nullopt);
+  Push(alice_, 1);
+  host_->Pull(bob_, {kBob, PullId(7), Clock64()}, std::nullopt);
+  Push(alice_, 2);
   host_->Pull(alice_, {kAlice, PullId(1), Clock64(2)}, std::nullopt);
   host_->Tick();
   EXPECT_FALSE(oldest.ended);  // others have not waited long
@@ -384,7 +404,7 @@ TEST_F(ShardHostTest, LateReadersOfTheOldestVersionAreEndedAndTold) {
   ASSERT_TRUE(oldest.ended);
   EXPECT_EQ(oldest.ended->code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(std::string(oldest.ended->message()), testing::HasSubstr("holds version 1.0 of pull 7 since 2.0 s"));
-  EXPECT_FALSE(newer.ended);
+  EXPECT_FALSE(bob_peer_.ended);
   oldest.replies.clear();
   host_->Retry();
   ASSERT_EQ(alice_peer_.replies.size(), 1);
