@@ -68,6 +68,17 @@ void SliceWriter::SkipRestOfChunk() {
 
 SliceWriter::~SliceWriter() { SLACKLINE_CHECK(written_ == 0); }
 
+// In pieces that stay in a core's cache, and are so large that the C library copies them without reading what they
+// overwrite (from 4 KiB on, with AVX2). With copies of 2 KiB a step of SGD took 1.2 to 1.4 times as long.
+void SliceWriter::CopyUntil(uint64_t end) {
+  constexpr uint64_t kPieceElements = (8 << 10) / sizeof(float);
+  while (copied_ < end) {
+    const uint64_t size = std::min(kPieceElements, ChunkElements() - copied_);
+    std::memcpy(target_.mutable_values() + copied_, slice_->chunks_[chunk_].values() + copied_, size * sizeof(float));
+    copied_ += size;
+  }
+}
+
 uint64_t SliceWriter::ChunkElements() const {
   const SliceShape& shape = slice_->shape_;
   return std::min(shape.chunk_elements, shape.elements - chunk_ * shape.chunk_elements);
@@ -82,12 +93,11 @@ float* SliceWriter::Next(size_t elements) {
   if (written_ == 0) {
     in_place_ = chunk.Exclusive();
     target_ = in_place_ ? std::move(chunk) : slice_->pool_->Take();
+    copied_ = 0;
   }
   float* const values = target_.mutable_values() + written_;
-  // Only a chunk in place was moved from.
-  // NOLINTNEXTLINE(bugprone-use-after-move)
-  if (!in_place_) std::memcpy(values, chunk.values() + written_, elements * sizeof(float));
   written_ += elements;
+  if (!in_place_) CopyUntil(written_);
   if (elements == left) {
     chunk = std::move(target_);
     slice_->chunks_copied_ += !in_place_;
