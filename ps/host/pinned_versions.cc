@@ -58,7 +58,9 @@ std::shared_ptr<const PinnedView> PinnedVersions::Hold(const std::shared_ptr<con
 
 void PinnedVersions::Forget(const Peer* peer) {
   for (Pinned& pinned : pinned_) {
-    std::erase_if(pinned.holders, [&](const Holder& holder) { return holder.peer == peer; });
+    for (Holder& holder : pinned.holders) {
+      if (holder.peer == peer) holder.peer = nullptr;
+    }
   }
 }
 
@@ -67,13 +69,20 @@ size_t PinnedVersions::versions() const {
       std::count_if(pinned_.begin(), pinned_.end(), [](const Pinned& pinned) { return !pinned.view.expired(); }));
 }
 
-PinnedVersions::Late PinnedVersions::HoldersSince(absl::Time since) const {
-  if (pinned_.empty()) return {};
-  const auto oldest = pinned_.front().view.lock();
-  if (oldest == nullptr) return {};
-  Late late = {oldest->version(), {}};
-  for (const Holder& holder : pinned_.front().holders) {
-    if (!holder.hold.expired() && holder.since <= since) late.holders.push_back(holder);
+PinnedVersions::Late PinnedVersions::HoldersSince(absl::Time since, bool for_readers) const {
+  auto oldest = pinned_.end();
+  if (for_readers) {
+    oldest = std::find_if(pinned_.begin(), pinned_.end(), [](const Pinned& pinned) { return pinned.ReadByReaders(); });
+  }
+  const bool readers_only = oldest != pinned_.end();
+  if (!readers_only) oldest = pinned_.begin();
+  if (oldest == pinned_.end()) return {};
+  const auto view = oldest->view.lock();
+  if (view == nullptr) return {};
+  Late late = {view->version(), {}};
+  for (const Holder& holder : oldest->holders) {
+    if (holder.peer == nullptr || holder.hold.expired() || holder.since > since) continue;
+    if (!readers_only || holder.kind == Kind::kReader) late.holders.push_back(holder);
   }
   return late;
 }

@@ -46,7 +46,7 @@ class PinnedVersions {
   // A stream that still sends from a version, or was lent it.
   struct Holder {
     Kind kind = Kind::kWorker;
-    Peer* peer = nullptr;
+    Peer* peer = nullptr;  // null: its stream has ended
     PullId pull;
     absl::Time since;
     std::weak_ptr<const void> hold;
@@ -55,8 +55,9 @@ class PinnedVersions {
     Version version;
     std::vector<Holder> holders;
   };
-  // Returns who has held the oldest version since `since` or longer.
-  Late HoldersSince(absl::Time since) const;
+  // Returns who has held the oldest version since `since` or longer. `for_readers`: the readers that hold the oldest
+  // version that readers hold, if there is one.
+  Late HoldersSince(absl::Time since, bool for_readers) const;
 
  private:
   struct Pinned {

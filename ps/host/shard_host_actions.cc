@@ -352,9 +352,12 @@ void ShardHost::Notify(const Sender& sender, absl::Duration waited, const std::s
 void ShardHost::EndLateReaders(absl::Time now) {
   const absl::Time since = now - config_.engine.notice_every;
   if (journal_ != nullptr && !journal_->MayServe()) return;  // they wait for something else
-  const bool late = std::any_of(blocked_.begin(), blocked_.end(), [&](const Blocked& b) { return b.since <= since; });
-  if (!late || !state_.seeded()) return;
-  const PinnedVersions::Late ended = pinned_.HoldersSince(since);
+  const auto late = [&](const Blocked& blocked) { return blocked.since <= since; };
+  if (!state_.seeded() || std::none_of(blocked_.begin(), blocked_.end(), late)) return;
+  // A worker is not ended for readers that other readers keep waiting.
+  const bool for_readers = std::none_of(blocked_.begin(), blocked_.end(),
+                                        [&](const Blocked& blocked) { return late(blocked) && blocked.asked.sender; });
+  const PinnedVersions::Late ended = pinned_.HoldersSince(since, for_readers);
   // Ending a stream takes its holders out of the lists.
   for (const PinnedVersions::Holder& holder : ended.holders) {
     const std::string why = absl::StrCat(

@@ -140,13 +140,13 @@ class SliceWriter {
 
  private:
   uint64_t ChunkElements() const;
-  // Copies the current chunk's elements before `end`, and perhaps some behind it, to their new place.
+  // Copies the current chunk's elements before `end`, and perhaps some after it, to target_.
   void CopyUntil(uint64_t end);
 
   Slice* slice_;
   size_t chunk_ = 0;
   uint64_t written_ = 0;  // elements of the current chunk
-  uint64_t copied_ = 0;   // the same, unless it is written in place
+  uint64_t copied_ = 0;   // of them and those after them, in target_; unused in place
   ChunkRef target_;       // new place of the current chunk
   bool in_place_ = true;
 };
