@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "cli/base/byte_size.h"
 #include "cli/base/complain.h"
 #include "cli/base/table.h"
 #include "cli/commands/shared_options.h"

@@ -12,6 +12,7 @@
 #include <optional>
 #include <set>
 #include <system_error>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -26,6 +27,7 @@
 #include "cli/run/script.h"
 #include "cli/service/job_host.h"
 #include "cli/service/jobs_view.h"
+#include "cli/service/queue_limits.h"
 #include "cli/service/service_folder.h"
 #include "cli/service/service_server.h"
 #include "common/base/address.h"
@@ -51,19 +53,21 @@ const HelpText kServiceHelp = {.example = "slackline service start",
                                    "More: slackline help service.",
                                .examples =
                                    "slackline service start --folder /srv/slackline --jobs-max 4\n"
+                                   "slackline service start --jobs-max 8 --gpus 0,1,2,3 --memory-max 256GB\n"
                                    "slackline service start --page 127.0.0.1:8080"};
 
 const HelpText kSubmitHelp = {
     .example = "slackline submit job.yaml",
     .most_used = "--set --script --name",
-    .groups = {{"Python scripts", "--script --python"}, {"Queue", "--name --priority --service"}},
+    .groups = {{"Python scripts", "--script --python"},
+               {"Queue", "--name --owner --priority --memory --gpus --service"}},
     .text =
         "Checks the job as `slackline train` does, puts it into the queue, and prints its number. The job runs in the "
         "present folder. A copy of the job file is kept; data and scripts are not copied.",
     .examples =
         "slackline submit job.yaml --set optimizer.lr=0.1 --name lr-0.1\n"
         "slackline submit job.yaml --script train.py -- --depth 18\n"
-        "slackline submit job.yaml --priority 10"};
+        "slackline submit job.yaml --priority 10 --gpus 2 --memory 16GB"};
 
 const HelpText kJobsHelp = {
     .example = "slackline jobs",
@@ -90,6 +94,7 @@ const HelpText kRemoveHelp = {
     .examples = "slackline rm 7 8 9"};
 
 constexpr absl::Duration kTurnEvery = absl::Milliseconds(100);
+constexpr absl::Duration kRemoveEvery = absl::Seconds(5);
 constexpr absl::Duration kFollowEvery = absl::Milliseconds(300);
 constexpr absl::Duration kJobPoll = absl::Milliseconds(200);
 // A last checkpoint of a large model takes minutes.
@@ -104,7 +109,7 @@ struct ServiceOptions {
   std::string folder = "service";
   std::string listen = kLoopback;
   std::string page = kLoopback;
-  uint32_t jobs_max = 1;
+  QueueLimits limits;
 };
 
 // Others would reach jobs with a token that crosses the network in the clear.
@@ -127,8 +132,18 @@ HttpServer::Handler PageOf(const JobHost& host, const char* type,
 }
 
 // Serves the page and the metrics; returns the address of the page.
-absl::StatusOr<std::string> ServePage(const std::string& address, const JobHost& host, Metrics& metrics) {
-  metrics.BeforeText([&host, &metrics] {
+absl::StatusOr<std::string> ServePage(const std::string& address, const JobHost& host, const QueueLimits& limits,
+                                      Metrics& metrics) {
+  metrics.BeforeText([&host, &limits, &metrics] {
+    const QueueShare used = host.Used();
+    const auto set = [&metrics](const char* name, const char* help, uint64_t value) {
+      metrics.gauge(name, help).Set(static_cast<double>(value));
+    };
+    set("slackline_service_gpus", "GPUs that the service hands out", limits.gpus.size());
+    set("slackline_service_gpus_used", "GPUs that jobs have", used.gpus);
+    set("slackline_service_memory_max_bytes", "Memory that jobs may ask for together; 0: without limit",
+        limits.memory_bytes);
+    set("slackline_service_memory_reserved_bytes", "Memory that running jobs have asked for", used.memory_bytes);
     std::map<std::string, size_t> count = host.Count();
     for (const char* const state :
          {"queued", "running", "stopping", "cancelling", "done", "failed", "stopped", "cancelled"}) {
@@ -150,12 +165,15 @@ absl::StatusOr<std::string> ServePage(const std::string& address, const JobHost&
 }
 
 int StartService(const ServiceOptions& options) {
+  if (const std::string mistake = GpusMistake(options.limits.gpus); !mistake.empty()) {
+    return ComplainOfWrongUse(absl::InvalidArgumentError(mistake));
+  }
   // First of all: threads that start later must not take our signals.
   SignalQueue signals;
   const absl::StatusOr<fs::path> program = Sibling("slackline");
   if (!program.ok()) return Fail(program.status());
   absl::StatusOr<std::unique_ptr<JobHost>> host =
-      JobHost::Open({.folder = options.folder, .running_max = options.jobs_max, .program = *program});
+      JobHost::Open({.folder = options.folder, .limits = options.limits, .program = *program});
   if (absl::IsAborted(host.status())) {
     return Complain(absl::AlreadyExistsError(
         absl::StrCat("another `slackline service start` runs in ", options.folder, "; allowed is one in each folder")));
@@ -164,7 +182,7 @@ int StartService(const ServiceOptions& options) {
   const auto server = JobServiceServer::Start(options.listen, options.folder, **host);
   if (!server.ok()) return Fail(server.status());
   Metrics metrics(Metrics::Labels{{"process", "service"}});
-  const absl::StatusOr<std::string> page = ServePage(options.page, **host, metrics);
+  const absl::StatusOr<std::string> page = ServePage(options.page, **host, options.limits, metrics);
   if (!page.ok()) return Fail(page.status());
   if (absl::Status noted = NoteService(options.folder); !noted.ok()) {
     log::Warning("other commands need --service ", options.folder, ": ", std::string(noted.message()));
@@ -172,11 +190,18 @@ int StartService(const ServiceOptions& options) {
   std::printf("Jobs: %s\nSubmit one with `slackline submit JOB.yaml`. Ctrl-C ends the service, and its jobs go on.\n",
               page->c_str());
   std::fflush(stdout);
+  absl::Notification ending;
+  // Beside the turns: the folder of a job may be large.
+  std::thread remover([&] {
+    while (!ending.WaitForNotificationWithTimeout(kRemoveEvery)) (*host)->RemoveSurplus();
+  });
   while (true) {
     (*host)->Turn();
     const std::optional<int> signal = signals.Wait(kTurnEvery);
     if (signal && IsStop(*signal)) break;
   }
+  ending.Notify();
+  remover.join();
   std::map<std::string, size_t> count = (*host)->Count();
   std::printf("The service has ended. %s without it.\n",
               absl::StrCat(Counted(count["running"] + count["stopping"] + count["cancelling"], "job"), " run").c_str());
@@ -188,7 +213,10 @@ struct SubmitOptions {
   std::vector<std::string> overrides;
   ScriptOptions script;
   std::string name;
+  std::string owner;
   int32_t priority = 0;
+  uint64_t memory_bytes = 0;
+  uint32_t gpus = 0;
   std::string service;
 };
 
@@ -212,8 +240,10 @@ int Submit(SubmitOptions options) {
   if (!service.ok()) return Complain(service.status());
   wire::SubmitRequest request;
   request.set_name(options.name.empty() ? job.name() : options.name);
-  request.set_owner(UserName());
+  request.set_owner(options.owner.empty() ? UserName() : options.owner);
   request.set_priority(options.priority);
+  request.mutable_needs()->set_memory_bytes(options.memory_bytes);
+  request.mutable_needs()->set_gpus(options.gpus);
   wire::JobLaunch& launch = *request.mutable_launch();
   launch.set_job_yaml(ToYaml(job));
   for (const std::string& word : *script) launch.add_script(word);
@@ -430,8 +460,7 @@ AddedCommand AddService(CLI::App& app, const char* /*program*/) {
   start->add_option("--folder", options->folder, "Folder of the service and its jobs. Default: service")
       ->type_name("FOLDER")
       ->check(FolderMistake);
-  start->add_option("--jobs-max", options->jobs_max, "Largest number of jobs that run at the same time. Default: 1")
-      ->check(CLI::Range(1, 1000));
+  AddLimits(*start, options->limits);
   start->add_option("--listen", options->listen, "Address for other commands. Default: a free port of 127.0.0.1")
       ->type_name("HOST:PORT")
       ->check(NotLoopback);
@@ -452,9 +481,16 @@ AddedCommand AddSubmit(CLI::App& app, const char* /*program*/) {
   AddScript(*command, options->script);
   command->add_option("--name", options->name, "Name in the list of jobs. Default: that of the job file");
   command
-      ->add_option("--priority", options->priority,
-                   "Jobs of a higher priority begin first; among equals the one that was submitted first. Default: 0")
+      ->add_option(
+          "--priority", options->priority,
+          "Jobs of a higher priority begin first; among equals the one whose owner runs the fewest. Default: 0")
       ->check(CLI::Range(-JobQueue::kPriorityMax, JobQueue::kPriorityMax));
+  command->add_option("--owner", options->owner, "Who submits, for limits of owners. Default: the name of this user");
+  AddBytes(
+      *command, "--memory", options->memory_bytes,
+      "Memory that all processes of the job need: 8GB. The job waits until the service has so much. Default: none");
+  command->add_option("--gpus", options->gpus, "Number of GPUs that the job gets for itself. Default: 0")
+      ->check(CLI::Range(0, 1000));
   AddServiceFolder(*command, options->service);
   SetHelp(*command, kSubmitHelp);
   return {command, [options] { return Submit(*options); }};

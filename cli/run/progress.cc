@@ -92,14 +92,6 @@ std::string RenderCount(double count) {
   return digits;
 }
 
-std::string RenderBytes(uint64_t bytes) {
-  const char* const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-  auto amount = static_cast<double>(bytes);
-  size_t unit = 0;
-  for (; amount >= 1024 && unit < 4; ++unit) amount /= 1024;
-  return absl::StrFormat("%.*f %s", unit == 0 ? 0 : 1, amount, units[unit]);
-}
-
 std::string RenderProgress(const wire::GetStatusReply& status, int width) {
   if (status.state() == wire::JOB_STARTING) return Cut(Starting(status), width);
   std::string line = absl::StrCat(Epoch(status), " ", Percent(status));

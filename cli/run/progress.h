@@ -20,8 +20,6 @@ std::string RenderPlain(const wire::GetStatusReply& status);
 std::string RenderTime(double seconds);
 // Example: 1234567 -> "1,234,567".
 std::string RenderCount(double count);
-// Examples: "812 B", "3.2 GiB".
-std::string RenderBytes(uint64_t bytes);
 
 // Writes progress and events to one stream.
 //

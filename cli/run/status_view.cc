@@ -8,6 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "cli/base/byte_size.h"
 #include "cli/run/progress.h"
 #include "common/text/utf8.h"
 

@@ -10,6 +10,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "cli/base/complain.h"
 #include "cli/run/listed_run.h"
@@ -40,6 +41,9 @@ constexpr uint32_t kEndedListedMax = 10000;
 constexpr size_t kListedBytesMax = 3 << 20;
 // Folders of removed jobs, until they are deleted.
 constexpr char kRemoved[] = "removed-";
+
+constexpr char kVisibleGpus[] = "CUDA_VISIBLE_DEVICES=";
+constexpr char kOrderOfGpus[] = "CUDA_DEVICE_ORDER=";
 
 double NowS() { return absl::ToDoubleSeconds(absl::Now() - absl::UnixEpoch()); }
 
@@ -112,6 +116,7 @@ absl::Status JobHost::FindJobs() {
       // The host does not signal a job again that was told to stop: a second signal would keep it from saving.
       running_.emplace(job.id(), Running{*std::move(process), job.told() ? 1 : 0});
       log::Info("job ", job.id(), " (", job.name(), ") still runs");
+      if (const std::string gpus = queue_.OtherGpus(job.id()); !gpus.empty()) log::Warning(gpus);
     } else {
       Ended(job.id(), std::nullopt);
     }
@@ -197,26 +202,53 @@ absl::StatusOr<wire::OrderJobReply> JobHost::Order(const wire::OrderJobRequest& 
       if (absl::Status saved = SaveOr(*job, before); !saved.ok()) return saved;
       return reply;
     }
-    // The next host deletes a folder of this name, should this one die here.
-    const fs::path folder = FolderOf(request.id());
-    removed = folder.parent_path() / absl::StrCat(kRemoved, request.id());
-    std::error_code error;
-    fs::rename(folder, removed, error);
-    if (absl::Status forgotten = book_->Remove(request.id()); !forgotten.ok()) {
-      fs::rename(removed, folder, error);
-      return forgotten;
-    }
-    queue_.Remove(request.id());
+    const absl::StatusOr<fs::path> folder = Forget(request.id());
+    if (!folder.ok()) return folder.status();
+    removed = *folder;
   }
   DeleteFolder(removed);
   return reply;
 }
 
+absl::StatusOr<fs::path> JobHost::Forget(uint64_t id) {
+  // The next host deletes a folder of this name, should this one die here.
+  const fs::path folder = FolderOf(id);
+  fs::path removed = folder.parent_path() / absl::StrCat(kRemoved, id);
+  std::error_code error;
+  fs::rename(folder, removed, error);
+  if (absl::Status forgotten = book_->Remove(id); !forgotten.ok()) {
+    fs::rename(removed, folder, error);
+    return forgotten;
+  }
+  queue_.Remove(id);
+  return removed;
+}
+
+void JobHost::RemoveSurplus() {
+  while (true) {
+    std::optional<fs::path> removed;
+    {
+      const absl::MutexLock lock(&mutex_);
+      for (const uint64_t id : queue_.Surplus(NowS() - absl::ToDoubleSeconds(options_.ended_min))) {
+        // Somebody may continue its run without the service.
+        if (!WhoRuns(FolderOf(id) / "run").empty()) continue;
+        const absl::StatusOr<fs::path> folder = Forget(id);
+        if (!folder.ok()) {
+          log::Error("cannot remove job ", id, ": ", std::string(folder.status().message()));
+          return;
+        }
+        log::Info("job ", id, " is removed: ", options_.limits.ended, " ended jobs are kept");
+        removed = *folder;
+        break;
+      }
+    }
+    if (!removed) return;
+    DeleteFolder(*removed);
+  }
+}
+
 std::string JobHost::WhyItWaits(const wire::ServiceJob& job) const {
-  const size_t running = queue_.running().size();
-  const std::string full = absl::StrCat(running, " of ", options_.running_max, " jobs run");
-  const std::string before = job.reason().empty() ? "" : absl::StrCat(job.reason(), "; ");
-  return absl::StrCat(before, running >= options_.running_max ? full : "begins soon");
+  return absl::StrCat(job.reason(), job.reason().empty() ? "" : "; ", queue_.WhyItWaits(job.id()));
 }
 
 absl::StatusOr<wire::ListJobsReply> JobHost::List(const wire::ListJobsRequest& request) const {
@@ -411,11 +443,20 @@ absl::StatusOr<JobProcess> JobHost::StartJob(const wire::ServiceJob& job) const 
   absl::StatusOr<std::vector<std::string>> command = CommandFor(job);
   if (!command.ok()) return command.status();
   const fs::path folder = FolderOf(job.id());
+  std::vector<std::string> environment(job.launch().environment().begin(), job.launch().environment().end());
+  if (!options_.limits.gpus.empty()) {
+    std::erase_if(environment, [](const std::string& variable) {
+      return absl::StartsWith(variable, kVisibleGpus) || absl::StartsWith(variable, kOrderOfGpus);
+    });
+    // Without a name, CUDA finds no GPU. In this order, a number means the same GPU to all jobs.
+    environment.push_back(absl::StrCat(kVisibleGpus, absl::StrJoin(job.gpus(), ",")));
+    environment.push_back(absl::StrCat(kOrderOfGpus, "PCI_BUS_ID"));
+  }
   return JobProcess::Start({.command = *std::move(command),
                             .working_folder = job.launch().folder(),
                             .log = folder / "log",
                             .file = folder / "process",
-                            .environment = {job.launch().environment().begin(), job.launch().environment().end()}});
+                            .environment = std::move(environment)});
 }
 
 void JobHost::Turn() {
@@ -423,6 +464,11 @@ void JobHost::Turn() {
   TakeEnds();
   TellOrders();
   BeginJobs();
+}
+
+QueueShare JobHost::Used() const {
+  const absl::MutexLock lock(&mutex_);
+  return queue_.used();
 }
 
 std::map<std::string, size_t> JobHost::Count() const {

@@ -31,13 +31,14 @@ namespace slackline::cli {
 // Each job is a `slackline train`, `launch` or `resume` in a session of its own. Jobs go on when the host ends, however
 // that happens; the next host of the folder finds them.
 //
-// Thread-safety: safe; Turn() is for one thread.
+// Thread-safety: safe; Turn() is for one thread, and RemoveSurplus() for one.
 class JobHost {
  public:
   struct Options {
     std::filesystem::path folder;
-    // Largest number of jobs that run at the same time.
-    size_t running_max = 1;
+    QueueLimits limits = {};
+    // Ended jobs are kept for so long, however many there are: somebody may wait for them.
+    absl::Duration ended_min = absl::Minutes(1);
     // Path of the program `slackline`.
     std::filesystem::path program;
   };
@@ -59,8 +60,13 @@ class JobHost {
   // Looks after all jobs: notes which have ended, carries out orders, and begins jobs. Call it a few times a second.
   void Turn() ABSL_LOCKS_EXCLUDED(mutex_);
 
+  // Removes ended jobs beyond those that are kept, with their folders. Takes as long as that takes.
+  void RemoveSurplus() ABSL_LOCKS_EXCLUDED(mutex_);
+
   // Returns the number of jobs in each state, by StateName().
   std::map<std::string, size_t> Count() const ABSL_LOCKS_EXCLUDED(mutex_);
+  // Returns what running jobs have.
+  QueueShare Used() const ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
   // A job that runs here.
@@ -73,7 +79,7 @@ class JobHost {
   };
 
   JobHost(Options options, std::unique_ptr<JobBook> book)
-      : options_(std::move(options)), book_(std::move(book)), queue_(options_.running_max) {}
+      : options_(std::move(options)), book_(std::move(book)), queue_(options_.limits) {}
 
   std::filesystem::path FolderOf(uint64_t id) const { return options_.folder / "jobs" / std::to_string(id); }
   absl::Status FindJobs() ABSL_LOCKS_EXCLUDED(mutex_);
@@ -89,6 +95,8 @@ class JobHost {
   // Returns the number of the job's newest whole checkpoint; 0 if there is none.
   //   errors of ReadJobFile(): the run cannot be read, and may have one
   absl::StatusOr<uint64_t> NewestCheckpoint(uint64_t id) const;
+  // Takes an ended job out of the book. Returns its folder, which is to be deleted without the lock.
+  absl::StatusOr<std::filesystem::path> Forget(uint64_t id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void TakeEnds() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void TellOrders() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void BeginJobs() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -97,7 +105,7 @@ class JobHost {
   absl::StatusOr<std::vector<std::string>> CommandFor(const wire::ServiceJob& job) const;
   // Returns how a job has ended. `process`: as far as it is known.
   JobEnd EndOf(const wire::ServiceJob& job, const std::optional<JobProcess>& process) const;
-  // Returns why a job waits.
+  // Returns why a job waits, and how its processes were lost before, if they were.
   std::string WhyItWaits(const wire::ServiceJob& job) const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
 
   const Options options_;

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "cli/base/byte_size.h"
 #include "cli/base/table.h"
 #include "cli/run/listed_run.h"
 #include "cli/run/progress.h"
@@ -18,8 +19,8 @@
 namespace slackline::cli {
 namespace {
 
-const std::vector<std::string> kJobTitles = {"job",     "name",   "owner",     "state", "mode", "workers",
-                                             "servers", "epochs", "best test", "age",   "size"};
+const std::vector<std::string> kJobTitles = {"job",    "name",      "owner", "state",  "mode", "workers", "servers",
+                                             "epochs", "best test", "gpus",  "memory", "age",  "size"};
 constexpr size_t kJobTexts = 5, kJobNameColumn = 1;
 
 // Returns the seconds since the job was submitted.
@@ -31,6 +32,8 @@ std::vector<std::string> JobCells(const wire::ServiceJob& job, absl::Time now) {
   std::vector<std::string> row = {absl::StrCat(job.id()), OneLine(ValidText(job.name())),
                                   OneLine(ValidText(job.owner())), StateName(job)};
   for (std::string& cell : FigureCells(job.figures())) row.push_back(std::move(cell));
+  row.push_back(job.needs().gpus() > 0 ? absl::StrCat(job.needs().gpus()) : "-");
+  row.push_back(job.needs().memory_bytes() > 0 ? RenderBytes(job.needs().memory_bytes()) : "-");
   row.push_back(RenderAge(JobAgeS(job, now)));
   row.push_back(job.figures().has_bytes() ? RenderBytes(job.figures().bytes()) : "-");
   return row;
@@ -85,6 +88,9 @@ std::string JobsJson(const wire::ListJobsReply& jobs, absl::Time now) {
                     {"bytes", JobValue(figures.has_bytes(), figures.bytes())},
                     {"age_s", JobAgeS(job, now)},
                     {"begins", job.begins()},
+                    {"memory_bytes", job.needs().memory_bytes()},
+                    {"gpus", job.needs().gpus()},
+                    {"gpu_names", std::vector<std::string>(job.gpus().begin(), job.gpus().end())},
                     {"folder", job.run_folder()}});
   }
   return DumpJson(list, 2) + "\n";

@@ -114,7 +114,10 @@ class Service:
         arguments: Sequence[str] = (),
         overrides: Sequence[str] = (),
         name: Optional[str] = None,
+        owner: Optional[str] = None,
         priority: int = 0,
+        memory: int = 0,
+        gpus: int = 0,
     ) -> ServiceJob:
         """Puts a job into the queue. It runs in the present folder, and scripts with this interpreter.
 
@@ -124,9 +127,16 @@ class Service:
             arguments: Arguments of the script.
             overrides: Settings that override the job file, each "KEY=VALUE".
             name: Name in the list of jobs. Default: that of the job file.
+            owner: Who submits, for limits of owners. Default: the name of this user.
             priority: Jobs of a higher priority begin first; -1000 to 1000.
+            memory: Bytes that all processes of the job need. The job waits until the service has so much.
+            gpus: Number of GPUs that the job gets for itself.
         """
-        command = ["submit", os.fspath(job), f"--priority={priority}", *_settings(overrides)]
+        command = ["submit", os.fspath(job), f"--priority={priority}", f"--gpus={gpus}", *_settings(overrides)]
+        if owner is not None:
+            command.append(f"--owner={owner}")
+        if memory:
+            command.append(f"--memory={memory}")
         if name is not None:
             command.append(f"--name={name}")
         if self._folder is not None:

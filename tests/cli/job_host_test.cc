@@ -68,10 +68,12 @@ class Host : public testing::Test {
     fs::remove_all(root_);
   }
 
-  void Open(size_t running_max = 1) {
+  void Open(QueueLimits limits = {}) {
     host_.reset();
-    auto host =
-        JobHost::Open({.folder = root_ / "service", .running_max = running_max, .program = root_ / "slackline"});
+    auto host = JobHost::Open({.folder = root_ / "service",
+                               .limits = std::move(limits),
+                               .ended_min = absl::ZeroDuration(),
+                               .program = root_ / "slackline"});
     ASSERT_TRUE(host.ok()) << host.status();
     host_ = *std::move(host);
   }
@@ -242,6 +244,24 @@ TEST_F(Host, AJobHasTheEnvironmentOfItsSubmission) {
   EXPECT_FALSE(Job(1).has_launch()) << "it may hold secrets";
 }
 
+TEST_F(Host, AJobSeesTheGpusThatItHas) {
+  Open({.jobs = 2, .gpus = {"5", "7"}});
+  std::ofstream(root_ / "slackline") << "#!/bin/sh\necho sees [$CUDA_VISIBLE_DEVICES] by $CUDA_DEVICE_ORDER\nexit 2\n";
+  wire::SubmitRequest request;
+  request.set_name("gpus");
+  request.mutable_launch()->set_job_yaml("name: done\n");
+  request.mutable_launch()->set_folder(root_.string());
+  request.mutable_launch()->add_environment("CUDA_VISIBLE_DEVICES=0");
+  for (const uint32_t gpus : {0, 2}) {
+    request.mutable_needs()->set_gpus(gpus);
+    ASSERT_TRUE(host_->Submit(request).ok());
+  }
+  EXPECT_TRUE(Becomes(1, "failed"));
+  EXPECT_TRUE(Becomes(2, "failed"));
+  EXPECT_THAT(Log(1), HasSubstr("sees [] by PCI_BUS_ID\n"));
+  EXPECT_THAT(Log(2), HasSubstr("sees [5,7] by PCI_BUS_ID\n"));
+}
+
 TEST_F(Host, LongJobFilesAndTextsThatAreNotUtf8ReachTheJobAsTheyAre) {
   wire::SubmitRequest request;
   request.set_name("long");
@@ -297,6 +317,39 @@ TEST_F(Host, ARemovalThatAHostBeganIsFinishedByTheNextOne) {
   Open();
   EXPECT_EQ(State(id), "unknown");
   EXPECT_FALSE(fs::exists(root_ / "service" / "jobs" / "removed-1"));
+}
+
+TEST_F(Host, EndedJobsBeyondThoseThatAreKeptAreRemovedWithTheirFolders) {
+  Open({.jobs = 1, .ended = 1});
+  const uint64_t first = Submit("done"), second = Submit("done");
+  EXPECT_TRUE(Becomes(second, "done"));
+  host_->RemoveSurplus();
+  for (int host = 0; host < 2; ++host) {
+    EXPECT_EQ(State(first), "unknown") << "it is not found";
+    EXPECT_EQ(State(second), "done");
+    Open({.jobs = 1});
+  }
+  EXPECT_FALSE(fs::exists(root_ / "service" / "jobs" / "1"));
+  EXPECT_TRUE(fs::exists(root_ / "service" / "jobs" / "2"));
+}
+
+TEST_F(Host, ARunningJobKeepsItsGpusWhenTheHostIsReplaced) {
+  const QueueLimits limits = {.jobs = 2, .gpus = {"0", "1"}};
+  Open(limits);
+  wire::SubmitRequest request;
+  request.set_name("gpus");
+  request.mutable_launch()->set_job_yaml("name: waits\n");
+  request.mutable_launch()->set_folder(root_.string());
+  request.mutable_launch()->add_environment("PATH=/usr/bin:/bin");
+  request.mutable_needs()->set_gpus(1);
+  ASSERT_TRUE(host_->Submit(request).ok());
+  ASSERT_TRUE(Begins(1));
+  Open(limits);
+  ASSERT_TRUE(host_->Submit(request).ok());
+  ASSERT_TRUE(Begins(2));
+  EXPECT_EQ(Job(1).gpus(0), "0");
+  EXPECT_EQ(Job(2).gpus(0), "1");
+  EXPECT_EQ(host_->Used().gpus, 2);
 }
 
 TEST_F(Host, ARemovedJobIsGoneAndItsNumberIsNotGivenAgain) {

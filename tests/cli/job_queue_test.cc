@@ -1,7 +1,10 @@
 // The queue of the service: which job begins next, and what orders do.
 #include "cli/service/job_queue.h"
 
+#include <limits>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,6 +12,7 @@
 namespace slackline::cli::job_queue_test {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 wire::SubmitRequest Job(int priority = 0) {
@@ -33,7 +37,7 @@ class Queue : public testing::Test {
   absl::Status Order(wire::JobOrder order, uint64_t id) { return queue_.Order(Of(order, id), 3).status(); }
   std::string State(uint64_t id) const { return StateName(*queue_.Find(id)); }
 
-  JobQueue queue_{2};
+  JobQueue queue_{{.jobs = 2}};
 };
 
 TEST_F(Queue, JobsBeginByPriorityAndThenInTheirOrderAsFarAsThereIsRoom) {
@@ -138,10 +142,198 @@ TEST_F(Queue, WhatMakesNoSenseIsNotTakenIn) {
   EXPECT_TRUE(queue_.jobs().empty());
 }
 
+struct Wish {
+  std::string owner = "ada";
+  uint32_t gpus = 0;
+  uint64_t memory_bytes = 0;
+  int priority = 0;
+};
+
+// A queue with limits, and jobs that ask for something.
+class Sharing {
+ public:
+  explicit Sharing(QueueLimits limits) : queue(std::move(limits)) {}
+
+  absl::StatusOr<wire::ServiceJob> Ask(const Wish& wish) {
+    wire::SubmitRequest request = Job(wish.priority);
+    request.set_owner(wish.owner);
+    request.mutable_needs()->set_gpus(wish.gpus);
+    request.mutable_needs()->set_memory_bytes(wish.memory_bytes);
+    return queue.Submit(request, 1);
+  }
+  uint64_t Submit(const Wish& wish) { return Ask(wish).value().id(); }
+  std::vector<std::string> Begin(uint64_t id) {
+    const wire::ServiceJob& job = queue.Begin(id, 2);
+    return {job.gpus().begin(), job.gpus().end()};
+  }
+  void End(uint64_t id) { queue.End(id, {wire::SERVICE_JOB_DONE, ""}, 3); }
+
+  JobQueue queue;
+};
+
+TEST(SharedQueue, AmongEqualsBeginsTheJobOfTheOwnerWhoRunsTheFewest) {
+  Sharing shared({.jobs = 3});
+  const uint64_t first = shared.Submit({}), second = shared.Submit({}), other = shared.Submit({.owner = "bob"});
+  const uint64_t urgent = shared.Submit({.priority = 1});
+  for (const uint64_t id : {urgent, other, first}) {
+    EXPECT_EQ(shared.queue.Next(), id);
+    shared.Begin(id);
+  }
+  EXPECT_EQ(shared.queue.WhyItWaits(second), "3 of 3 jobs run");
+}
+
+TEST(SharedQueue, AJobHasItsGpusForItself) {
+  Sharing shared({.jobs = 9, .gpus = {"0", "1", "2"}});
+  const uint64_t two = shared.Submit({.gpus = 2}), none = shared.Submit({}), late = shared.Submit({.gpus = 2});
+  EXPECT_THAT(shared.Begin(two), ElementsAre("0", "1"));
+  EXPECT_THAT(shared.Begin(none), ElementsAre());
+  EXPECT_EQ(shared.queue.Next(), std::nullopt);
+  EXPECT_EQ(shared.queue.WhyItWaits(late), "it asks for 2 GPUs, and 1 of 3 are free");
+  shared.End(two);
+  EXPECT_EQ(shared.queue.Find(two)->gpus_size(), 0);
+  EXPECT_EQ(shared.queue.Next(), late);
+  EXPECT_THAT(shared.Begin(late), ElementsAre("0", "1"));
+  EXPECT_EQ(shared.queue.used().gpus, 2);
+}
+
+TEST(SharedQueue, WhatAJobLacksIsKeptForItAndOthersBeginWithoutThat) {
+  Sharing shared({.jobs = 3, .memory_bytes = 100, .gpus = {"0", "1"}});
+  const uint64_t runs = shared.Submit({.owner = "eve", .gpus = 1, .memory_bytes = 10});
+  shared.Begin(runs);
+  const uint64_t large = shared.Submit({.gpus = 2, .memory_bytes = 60});
+  const uint64_t small = shared.Submit({.owner = "bob", .gpus = 1});
+  const uint64_t heavy = shared.Submit({.owner = "cy", .memory_bytes = 40});
+  EXPECT_EQ(shared.queue.Next(), std::nullopt);
+  EXPECT_EQ(shared.queue.WhyItWaits(large), "it asks for 2 GPUs, and 1 of 2 are free");
+  EXPECT_EQ(shared.queue.WhyItWaits(small), "what it asks for is kept for job 2");
+  const uint64_t urgent = shared.Submit({.owner = "dan", .gpus = 1, .priority = 1});
+  EXPECT_EQ(shared.queue.Next(), urgent) << "nothing is kept from jobs of a higher priority";
+  ASSERT_TRUE(shared.queue.Order(Of(wire::JOB_ORDER_CANCEL, urgent), 2).ok());
+  for (const char* owner : {"ada", "ada"}) {
+    const uint64_t light = shared.Submit({.owner = owner});
+    EXPECT_EQ(shared.queue.Next(), light) << "the large job keeps no place";
+    shared.Begin(light);
+  }
+  shared.End(runs);
+  // All other owners run fewer jobs than ada.
+  EXPECT_EQ(shared.queue.Next(), large);
+  shared.Begin(large);
+  EXPECT_EQ(shared.queue.WhyItWaits(heavy), "3 of 3 jobs run");
+}
+
+TEST(SharedQueue, JobsOfOneOwnerAreNotLookedAtBeforeOlderOnesOfAnother) {
+  Sharing shared({.jobs = 9, .gpus = {"0"}});
+  shared.Begin(shared.Submit({.owner = "eve", .gpus = 1}));
+  shared.Submit({.gpus = 1});
+  const uint64_t second = shared.Submit({.owner = "bob"});
+  const uint64_t third = shared.Submit({});
+  EXPECT_EQ(shared.queue.Next(), second);
+  ASSERT_TRUE(shared.queue.Order(Of(wire::JOB_ORDER_CANCEL, second), 2).ok());
+  EXPECT_EQ(shared.queue.Next(), third);
+}
+
+TEST(SharedQueue, ManyJobsThatWaitForTheSameHoldUpNobodyElse) {
+  Sharing shared({.jobs = 8, .gpus = {"0"}, .owner_jobs = 1});
+  shared.Begin(shared.Submit({.owner = "eve", .gpus = 1}));
+  for (int i = 0; i < 2000; ++i) shared.Submit({.owner = "bob", .gpus = 1});
+  const uint64_t other = shared.Submit({});
+  EXPECT_EQ(shared.queue.Next(), other);
+}
+
+TEST(SharedQueue, AJobThatCouldNotBeSavedGivesItsShareBack) {
+  Sharing shared({.jobs = 9, .gpus = {"0", "1"}});
+  const uint64_t id = shared.Submit({.gpus = 2, .memory_bytes = 5});
+  const wire::ServiceJob before = *shared.queue.Find(id);
+  shared.Begin(id);
+  shared.queue.Restore(before);
+  EXPECT_EQ(shared.queue.used().gpus, 0);
+  EXPECT_EQ(shared.queue.used().memory_bytes, 0);
+  EXPECT_EQ(shared.queue.used().jobs, 0);
+  EXPECT_EQ(shared.queue.Next(), id);
+  EXPECT_THAT(shared.Begin(id), ElementsAre("0", "1"));
+}
+
+TEST(SharedQueue, AnOwnerAtALimitKeepsBackNobodyElse) {
+  Sharing shared({.jobs = 9, .gpus = {"0", "1", "2"}, .owner_jobs = 2, .owner_memory_bytes = 10, .owner_gpus = 1});
+  const uint64_t runs = shared.Submit({.gpus = 1, .memory_bytes = 8});
+  shared.Begin(runs);
+  const uint64_t gpu = shared.Submit({.gpus = 1}), memory = shared.Submit({.memory_bytes = 3, .priority = -1});
+  EXPECT_EQ(shared.queue.Next(), std::nullopt);
+  EXPECT_EQ(shared.queue.WhyItWaits(gpu), "it asks for 1 GPU, and ada has 1 of 1 (--owner-gpus-max)");
+  EXPECT_EQ(shared.queue.WhyItWaits(memory), "it asks for 3 B of memory, and ada has 8 B of 10 B (--owner-memory-max)");
+  const uint64_t plain = shared.Submit({.priority = -2}), other = shared.Submit({.owner = "bob", .priority = -3});
+  EXPECT_EQ(shared.queue.Next(), plain);
+  shared.Begin(plain);
+  EXPECT_EQ(shared.queue.WhyItWaits(gpu), "ada runs 2 of 2 jobs (--owner-jobs-max)");
+  EXPECT_EQ(shared.queue.Next(), other);
+}
+
+TEST(SharedQueue, AJobThatCanNeverBeginIsNotTakenIn) {
+  Sharing shared({.memory_bytes = 100, .gpus = {"0", "1"}, .owner_memory_bytes = 50, .owner_gpus = 1});
+  EXPECT_THAT(shared.Ask({.gpus = 3}).status().message(), HasSubstr("asks for 3 GPUs; allowed are 2"));
+  EXPECT_THAT(shared.Ask({.gpus = 2}).status().message(), HasSubstr("allowed are 1 to an owner (--owner-gpus-max)"));
+  EXPECT_THAT(shared.Ask({.memory_bytes = 101}).status().message(), HasSubstr("allowed are 100 B of the service"));
+  EXPECT_THAT(shared.Ask({.memory_bytes = 51}).status().message(), HasSubstr("allowed are 50 B to an owner"));
+  EXPECT_THAT(Sharing({}).Ask({.gpus = 1}).status().message(), HasSubstr("hands out none; start it with --gpus"));
+  Sharing exact({.memory_bytes = 1 << 30});
+  EXPECT_THAT(exact.Ask({.memory_bytes = (1 << 30) + 1}).status().message(),
+              HasSubstr("1073741825 bytes of memory; allowed are 1073741824 bytes"));
+  const uint64_t all = std::numeric_limits<uint64_t>::max();
+  EXPECT_THAT(Sharing({}).Ask({.memory_bytes = all}).status().message(), HasSubstr("allowed are 1125899906842624"));
+  EXPECT_TRUE(shared.queue.jobs().empty());
+}
+
+TEST(SharedQueue, AHostWithSmallerLimitsKeepsJobsThatRunAndPassesOverThoseThatCannotBegin) {
+  Sharing before({.jobs = 9, .gpus = {"0", "1"}});
+  const uint64_t runs = before.Submit({.gpus = 1}), large = before.Submit({.gpus = 2}),
+                 small = before.Submit({.gpus = 1});
+  before.Begin(runs);
+  JobQueue after({.jobs = 9, .gpus = {"0"}});
+  for (const auto& [id, job] : before.queue.jobs()) after.Restore(job);
+  EXPECT_EQ(after.WhyItWaits(large), "it asks for 2 GPUs; allowed are 1, those of the service (--gpus)");
+  EXPECT_EQ(after.OtherGpus(runs), "");
+  EXPECT_EQ(after.Next(), std::nullopt) << "the GPU is taken";
+  after.End(runs, {wire::SERVICE_JOB_DONE, ""}, 3);
+  EXPECT_EQ(after.used().jobs, 0);
+  EXPECT_EQ(after.Next(), small);
+  ASSERT_TRUE(after.Order(Of(wire::JOB_ORDER_CANCEL, large), 4).ok());
+  EXPECT_THAT(after.Order(Of(wire::JOB_ORDER_RESUME, large), 5).status().message(), HasSubstr("allowed are 1"));
+}
+
+TEST(SharedQueue, AJobThatMayUseGpusOfOthersIsNamed) {
+  for (const std::vector<std::string>& gpus : {std::vector<std::string>{}, {"0", "1"}}) {
+    Sharing before({.jobs = 9, .gpus = gpus});
+    const uint64_t runs = before.Submit({.gpus = gpus.empty() ? 0U : 1U});
+    before.Begin(runs);
+    JobQueue after({.jobs = 9, .gpus = {"GPU-b7"}});
+    after.Restore(*before.queue.Find(runs));
+    EXPECT_THAT(after.OtherGpus(runs), HasSubstr("other --gpus and may use GPUs that other jobs get"));
+  }
+}
+
+TEST(SharedQueue, JobsThatEndedFirstAreSurplus) {
+  Sharing shared({.jobs = 9, .ended = 1});
+  const uint64_t first = shared.Submit({}), second = shared.Submit({}), third = shared.Submit({});
+  for (const uint64_t id : {first, second, third}) shared.Begin(id);
+  shared.queue.End(second, {wire::SERVICE_JOB_DONE, ""}, 8);
+  EXPECT_THAT(shared.queue.Surplus(100), ElementsAre());
+  shared.queue.End(first, {wire::SERVICE_JOB_DONE, ""}, 9);
+  shared.queue.End(third, {wire::SERVICE_JOB_FAILED, "no data"}, 20);
+  EXPECT_THAT(shared.queue.Surplus(100), ElementsAre(second, first));
+  EXPECT_THAT(shared.queue.Surplus(9), ElementsAre(second)) << "the other has ended only now";
+  ASSERT_TRUE(shared.queue.Order(Of(wire::JOB_ORDER_RESUME, second), 21).ok());
+  EXPECT_THAT(shared.queue.Surplus(100), ElementsAre(first)) << "the other waits again";
+  shared.queue.Remove(first);
+  EXPECT_THAT(shared.queue.Surplus(100), ElementsAre());
+  const uint64_t stopped = shared.Submit({});
+  ASSERT_TRUE(shared.queue.Order(Of(wire::JOB_ORDER_STOP, stopped), 22).ok());
+  EXPECT_THAT(shared.queue.Surplus(100), ElementsAre()) << "it is to be continued";
+}
+
 TEST_F(Queue, ARestoredQueueGoesOnWithItsNumbersAndItsOrder) {
   wire::ServiceJob kept = queue_.Submit(Job(), 1).value();
   kept.set_id(7);
-  JobQueue again(1);
+  JobQueue again({.jobs = 1});
   again.Restore(kept);
   again.CountFrom(9);
   EXPECT_EQ(again.Next(), 7u);

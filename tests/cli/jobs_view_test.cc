@@ -36,6 +36,9 @@ wire::ListJobsReply Two() {
   runs.mutable_figures()->set_metric("accuracy");
   runs.mutable_figures()->set_best(0.875);
   runs.mutable_figures()->set_bytes(2048);
+  runs.mutable_needs()->set_gpus(2);
+  runs.mutable_needs()->set_memory_bytes(uint64_t{4} << 30);
+  for (const char* gpu : {"0", "3"}) runs.add_gpus(gpu);
   wire::ServiceJob& failed = *jobs.add_jobs();
   failed.set_id(3);
   failed.set_name("other");
@@ -49,9 +52,9 @@ wire::ListJobsReply Two() {
 
 TEST(JobsView, TheTableHasFiguresAndSaysWhyAJobHasFailed) {
   EXPECT_EQ(RenderJobs(Two(), kNow),
-            "job  name         owner  state    mode workers servers epochs best test   age    size\n"
-            "12   <b>bold</b>  ada    running  bsp        4       -    1/3   87.50 % 1 min 2.0 KiB\n"
-            "3    other        bob    failed   -          -       -      -         -   0 s       -\n"
+            "job  name         owner  state    mode workers servers epochs best test gpus  memory   age    size\n"
+            "12   <b>bold</b>  ada    running  bsp        4       -    1/3   87.50 %    2 4.0 GiB 1 min 2.0 KiB\n"
+            "3    other        bob    failed   -          -       -      -         -    -       -   0 s       -\n"
             "job 3 is failed: no data\n"
             "2 other jobs not shown\n");
 }
@@ -63,6 +66,9 @@ TEST(JobsView, JsonHasRawValuesAndNullForWhatIsNotKnown) {
   EXPECT_EQ(jobs[0]["best"], 0.875);
   EXPECT_EQ(jobs[0]["bytes"], 2048);
   EXPECT_EQ(jobs[0]["age_s"], 60);
+  EXPECT_EQ(jobs[0]["gpus"], 2);
+  EXPECT_EQ(jobs[0]["memory_bytes"], uint64_t{4} << 30);
+  EXPECT_EQ(jobs[0]["gpu_names"], nlohmann::json({"0", "3"}));
   EXPECT_TRUE(jobs[0]["servers"].is_null());
   EXPECT_TRUE(jobs[0]["reason"].is_null());
   EXPECT_EQ(jobs[1]["reason"], "no data");

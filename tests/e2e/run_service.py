@@ -146,6 +146,32 @@ class Service(unittest.TestCase):
             self.assertIn(f"job {waits} has not begun", follower.communicate(timeout=60 * OPTIONS.patience)[1])
         self.assertIn("has not begun", self.slackline("status", waits, code=2))
 
+    def test_jobs_wait_for_gpus_and_for_their_owner(self):
+        self.assertIn("hands out none; start it with --gpus", self.slackline("submit", "long.yaml", "--gpus", 1, code=2))
+        self.host.kill()
+        self.host.wait()
+        self.host.stdout.close()
+        self.start("--jobs-max", "4", "--gpus", "5,7", "--memory-max", "1GB", "--owner-jobs-max", "2")
+        self.assertIn("allowed are 953.7 MiB", self.slackline("submit", "long.yaml", "--memory", "1.1GB", code=2))
+        has = self.submit("long.yaml", "--gpus", 2, "--memory", "600MB")
+        waits = self.submit("long.yaml", "--gpus", 1)
+        self.await_training(has)
+        self.assertEqual(self.jobs()[has]["gpu_names"], ["5", "7"])
+        self.assertEqual(self.jobs()[waits]["reason"], "it asks for 1 GPU, and 0 of 2 are free")
+        with urllib.request.urlopen(self.page + "metrics", timeout=30) as metrics:
+            text = metrics.read().decode()
+        self.assertRegex(text, r"slackline_service_gpus_used\{[^}]*\} 2\n")
+        self.assertRegex(text, r"slackline_service_memory_reserved_bytes\{[^}]*\} 600000000\n")
+        environment = pathlib.Path(f"/proc/{(self.root / 'service/jobs/1/process').read_text().split()[0]}/environ")
+        self.assertIn(b"CUDA_VISIBLE_DEVICES=5,7\0", environment.read_bytes())
+        other = self.submit("long.yaml")
+        self.await_training(other)
+        last = self.submit("long.yaml")
+        self.assertRegex(self.jobs()[last]["reason"], r"runs 2 of 2 jobs \(--owner-jobs-max\)")
+        self.slackline("cancel", has, other)
+        self.await_state(waits, "running")
+        self.assertEqual(self.jobs()[waits]["gpu_names"], ["5"])
+
     def test_what_is_wrong_is_said_and_changes_nothing(self):
         self.assertIn("consistency.mode", self.slackline("submit", "short.yaml", "--set", "consistency.mode=x", code=2))
         self.assertIn("found no job 7", self.slackline("cancel", 7, code=2))

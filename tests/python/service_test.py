@@ -96,6 +96,8 @@ class ServiceFromPython(unittest.TestCase):
             self.service.job(7).status()
         with self.assertRaisesRegex(slackline.InvalidArgumentError, "training.epochs"):
             self.submit(overrides=["training.epochs=-1"])
+        with self.assertRaisesRegex(slackline.InvalidArgumentError, "asks for 2 GPUs"):
+            self.submit(gpus=2, memory=10**9)
         self.host.kill()
         self.host.wait()
         with self.assertRaisesRegex(slackline.AbortedError, "no answer from the service"):
