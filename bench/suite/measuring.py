@@ -40,11 +40,19 @@ def measure_one(experiment: Experiment, setting: Setting, figures: Figures) -> N
 
 def measure(experiments: Sequence[Experiment], setting: Setting, repeats: int) -> Figures:
     """What fails once is not tried again."""
-    figures = Figures()
-    ready = measurable(experiments, setting, figures)
+    return measure_each(experiments, (setting,), repeats)[0]
+
+
+def measure_each(experiments: Sequence[Experiment], settings: Sequence[Setting], repeats: int) -> list[Figures]:
+    """The same in each setting, such as two builds, one right after the other; each repeat begins with another one."""
+    figures = [Figures() for _ in settings]
+    ready = [measurable(experiments, setting, found) for setting, found in zip(settings, figures)]
     for repeat in range(repeats):
         say(f"repeat {repeat + 1} of {repeats}")
-        for experiment in ready:
-            if experiment.name not in figures.missing and (experiment.every_repeat or repeat == 0):
-                measure_one(experiment, setting, figures)
+        for experiment in experiments:
+            for turn in range(len(settings)):
+                at = (repeat + turn) % len(settings)
+                wanted = experiment in ready[at] and experiment.name not in figures[at].missing
+                if wanted and (experiment.every_repeat or repeat == 0 or len(settings) > 1):
+                    measure_one(experiment, settings[at], figures[at])
     return figures

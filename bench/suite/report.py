@@ -1,5 +1,7 @@
 """Tables of what was measured, as text and as Markdown."""
 
+import math
+import statistics
 from typing import Optional, Sequence
 
 from bars import BARS
@@ -41,6 +43,22 @@ def figure_rows(figures: Figures) -> list[list[str]]:
         experiment, what, value = split_name(name)
         rows.append([experiment, what, value, number(figures.median(name)), number(min(values)), number(max(values))])
     rows += [[experiment, "", why, "", "", ""] for experiment, why in sorted(figures.missing.items())]
+    return rows
+
+
+def comparison_rows(figures: Figures, other: Figures) -> list[list[str]]:
+    """Medians of both, their ratio, and the ratios of each repeat's pair, from least to most."""
+    rows = [["experiment", "what", "value", "this build", "other build", "ratio", "least", "most"]]
+    for name, values in figures.values.items():
+        others = other.values.get(name, [])
+        pairs = [one / against for one, against in zip(values, others) if against]
+        if not pairs:
+            continue
+        ratio = statistics.median(values) / (statistics.median(others) or math.nan)
+        rows.append([*split_name(name), number(figures.median(name)), number(other.median(name)), f"{ratio:.3f}",
+                     f"{min(pairs):.3f}", f"{max(pairs):.3f}"])
+    rows += [[experiment, "", why, "", "", "", "", ""]
+             for experiment, why in sorted({**other.missing, **figures.missing}.items())]
     return rows
 
 

@@ -227,6 +227,30 @@ class Bars(unittest.TestCase):
             for figure in filter(None, (bar.figure, bar.against, *bar.or_against)):
                 self.assertIn(figure.split("/")[0], known, bar.measure)
 
+    def test_two_builds_are_compared(self):
+        from suite import report
+        from suite.figures import Figures
+        this, other = Figures(), Figures()
+        for figures, values in ((this, (2.0, 3.0, 4.0)), (other, (4.0, 3.0, 4.0))):
+            for value in values:
+                figures.add("tcp", {"what": "exchange", "gb_per_s": value})
+        this.add("tcp", {"what": "exchange", "only_here": 1})
+        other.missing["shm"] = "no memory"
+        self.assertEqual(report.comparison_rows(this, other)[1:], [
+            ["tcp", "exchange", "gb_per_s", "3", "4", "0.750", "0.500", "1.000"],
+            ["shm", "", "no memory", "", "", "", "", ""]])
+
+    def test_a_run_against_another_build_measures_both(self):
+        command = [sys.executable, str(options.root / "bench/run"), "--quick", "--only", "latency", "--binaries",
+                   str(options.programs), "--against"]
+        refused = subprocess.run([*command, "/nowhere"], capture_output=True, text=True, timeout=60)
+        self.assertEqual(refused.returncode, 2)
+        self.assertIn("found --against /nowhere; wanted is a folder with exchange_bench", refused.stderr)
+        compared = subprocess.run([*command, str(options.programs)], capture_output=True, text=True,
+                                  timeout=120 * options.patience)
+        self.assertEqual(compared.returncode, 0, compared.stderr)
+        self.assertRegex(compared.stdout, r"(?m)^latency +exchange +p50_us +\S+ +\S+ +\d+\.\d+ +\d")
+
     def test_a_run_that_names_no_experiment_is_wrong_use(self):
         result = subprocess.run([sys.executable, str(options.root / "bench/run"), "--only", "nothing"],
                                 capture_output=True, text=True, timeout=60)
