@@ -383,19 +383,25 @@ int ComplainOfOrder(const absl::Status& status) {
   return absl::IsFailedPrecondition(status) ? ComplainOfWrongUse(status) : Complain(status);
 }
 
-// Does something with each of the jobs; `act` returns what it says. Returns the exit code.
+// Does something with each of the jobs, also after one that refuses it; `act` returns what it says. Returns the exit
+// code of the last that refused.
 template <typename Act>
 int WithJobs(const std::vector<std::string>& words, const Act& act) {
   const absl::StatusOr<JobsOfOne> jobs = ParseJobs(words);
   if (!jobs.ok()) return ComplainOfWrongUse(jobs.status());
   const absl::StatusOr<JobServiceClient> service = JobServiceClient::Connect(jobs->service);
   if (!service.ok()) return Complain(service.status());
+  int code = kExitDone;
   for (const uint64_t id : jobs->ids) {
     const absl::StatusOr<std::string> said = act(*service, id);
-    if (!said.ok()) return ComplainOfOrder(said.status());
-    std::printf("%s\n", said->c_str());
+    if (said.ok()) {
+      std::printf("%s\n", said->c_str());
+      continue;
+    }
+    code = ComplainOfOrder(said.status());
+    if (absl::IsUnavailable(said.status())) break;
   }
-  return kExitDone;
+  return code;
 }
 
 int Cancel(const std::vector<std::string>& words) {

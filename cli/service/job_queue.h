@@ -38,7 +38,7 @@ struct JobEnd {
 // Thread-safety: none.
 class JobQueue {
  public:
-  // Most jobs that are kept. Ended ones are removed by an order only.
+  // Most jobs that are kept, ended ones as well.
   static constexpr size_t kJobsMax = 100000;
   // Most times in a row that a job begins again after its processes were gone without a word. A job that has made a
   // checkpoint since it was begun counts from the beginning.
