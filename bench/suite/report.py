@@ -1,7 +1,6 @@
 """Tables of what was measured, as text and as Markdown."""
 
 import math
-import statistics
 from typing import Optional, Sequence
 
 from bars import BARS
@@ -54,8 +53,8 @@ def comparison_rows(figures: Figures, other: Figures) -> list[list[str]]:
         pairs = [one / against for one, against in zip(values, others) if against]
         if not pairs:
             continue
-        ratio = statistics.median(values) / (statistics.median(others) or math.nan)
-        rows.append([*split_name(name), number(figures.median(name)), number(other.median(name)), f"{ratio:.3f}",
+        this, against = figures.median(name), other.median(name)
+        rows.append([*split_name(name), number(this), number(against), f"{this / (against or math.nan):.3f}",
                      f"{min(pairs):.3f}", f"{max(pairs):.3f}"])
     rows += [[experiment, "", why, "", "", "", "", ""]
              for experiment, why in sorted({**other.missing, **figures.missing}.items())]

@@ -1,4 +1,4 @@
-// Numbers of bytes, for people.
+// Sizes in bytes, written and read as people do.
 #pragma once
 
 #include <cstdint>

@@ -191,7 +191,7 @@ int StartService(const ServiceOptions& options) {
               page->c_str());
   std::fflush(stdout);
   absl::Notification ending;
-  // Beside the turns: the folder of a job may be large.
+  // A thread of its own: the folder of a job may be large, and turns must go on meanwhile.
   std::thread remover([&] {
     while (!ending.WaitForNotificationWithTimeout(kRemoveEvery)) (*host)->RemoveSurplus();
   });

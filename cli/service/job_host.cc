@@ -448,7 +448,7 @@ absl::StatusOr<JobProcess> JobHost::StartJob(const wire::ServiceJob& job) const 
     std::erase_if(environment, [](const std::string& variable) {
       return absl::StartsWith(variable, kVisibleGpus) || absl::StartsWith(variable, kOrderOfGpus);
     });
-    // Without a name, CUDA finds no GPU. In this order, a number means the same GPU to all jobs.
+    // CUDA finds no GPU if the list is empty. PCI_BUS_ID makes a number mean the same GPU to all jobs.
     environment.push_back(absl::StrCat(kVisibleGpus, absl::StrJoin(job.gpus(), ",")));
     environment.push_back(absl::StrCat(kOrderOfGpus, "PCI_BUS_ID"));
   }

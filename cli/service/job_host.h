@@ -37,7 +37,7 @@ class JobHost {
   struct Options {
     std::filesystem::path folder;
     QueueLimits limits = {};
-    // Ended jobs are kept for so long, however many there are: somebody may wait for them.
+    // Shortest time for which an ended job is kept, however many there are: somebody may wait for its end.
     absl::Duration ended_min = absl::Minutes(1);
     // Path of the program `slackline`.
     std::filesystem::path program;
@@ -60,12 +60,12 @@ class JobHost {
   // Looks after all jobs: notes which have ended, carries out orders, and begins jobs. Call it a few times a second.
   void Turn() ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Removes ended jobs beyond those that are kept, with their folders. Takes as long as that takes.
+  // Removes ended jobs beyond those that are kept, and deletes their folders, which may take minutes.
   void RemoveSurplus() ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Returns the number of jobs in each state, by StateName().
   std::map<std::string, size_t> Count() const ABSL_LOCKS_EXCLUDED(mutex_);
-  // Returns what running jobs have.
+  // Returns the memory, GPUs and places that running jobs have together.
   QueueShare Used() const ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
@@ -95,7 +95,7 @@ class JobHost {
   // Returns the number of the job's newest whole checkpoint; 0 if there is none.
   //   errors of ReadJobFile(): the run cannot be read, and may have one
   absl::StatusOr<uint64_t> NewestCheckpoint(uint64_t id) const;
-  // Takes an ended job out of the book. Returns its folder, which is to be deleted without the lock.
+  // Takes an ended job out of the book. Returns its folder; the caller deletes it after it has let go of the lock.
   absl::StatusOr<std::filesystem::path> Forget(uint64_t id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void TakeEnds() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void TellOrders() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

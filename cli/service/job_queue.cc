@@ -18,7 +18,7 @@ namespace {
 constexpr size_t kJobNameBytesMax = 200;
 constexpr size_t kReasonMax = 500;
 constexpr int kOverridesMax = 1000;
-// What running jobs ask for can be added up.
+// Largest memory of a job. The sum of all running jobs fits into 64 bits.
 constexpr uint64_t kMemoryBytesMax = uint64_t{1} << 50;
 
 // Returns the beginning of a text, in UTF-8: protobuf does not read back a message with other bytes.
@@ -35,7 +35,7 @@ QueueShare Plus(const QueueShare& a, const QueueShare& b) {
   return {a.jobs + b.jobs, a.memory_bytes + b.memory_bytes, a.gpus + b.gpus};
 }
 
-// Never below 0.
+// Subtracts; a difference below 0 becomes 0.
 QueueShare Minus(const QueueShare& a, const QueueShare& b) {
   return {a.jobs - std::min(a.jobs, b.jobs), a.memory_bytes - std::min(a.memory_bytes, b.memory_bytes),
           a.gpus - std::min(a.gpus, b.gpus)};
@@ -101,7 +101,7 @@ void JobQueue::SetState(wire::ServiceJob& job, wire::ServiceJobState state) {
   job.set_state(state);
   if (state != wire::SERVICE_JOB_RUNNING) job.clear_gpus();
   if (state == wire::SERVICE_JOB_QUEUED) waiting_[-job.priority()][AskingAs(job)].insert(job.id());
-  // Those that were stopped are to be continued.
+  // A stopped job is no surplus: its owner means to continue it.
   if (HasEnded(job) && state != wire::SERVICE_JOB_STOPPED) ended_.emplace(job.ended_s(), job.id());
   if (state != wire::SERVICE_JOB_RUNNING) return;
   running_.insert(job.id());
@@ -313,7 +313,7 @@ std::optional<uint64_t> JobQueue::Next() {
   for (const auto& [minus_priority, jobs] : waiting_) {
     const bool keeps = kept_for != nullptr && -kept_for->priority() <= minus_priority;
     if (keeps && Holds(Free(), ShareOf(*kept_for))) return kept_for_;
-    // Running jobs of the owner, and a job.
+    // Pairs: number of running jobs of the owner, and the first of the owner's jobs that ask alike.
     std::vector<std::pair<size_t, uint64_t>> order;
     for (const auto& [asking, ids] : jobs) {
       const wire::ServiceJob& first = jobs_.at(*ids.begin());

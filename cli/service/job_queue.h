@@ -38,7 +38,7 @@ struct JobEnd {
 // Thread-safety: none.
 class JobQueue {
  public:
-  // Most jobs that are kept, ended ones as well.
+  // Largest number of jobs that the queue keeps, ended ones included.
   static constexpr size_t kJobsMax = 100000;
   // Most times in a row that a job begins again after its processes were gone without a word. A job that has made a
   // checkpoint since it was begun counts from the beginning.
@@ -90,10 +90,8 @@ class JobQueue {
   const wire::ServiceJob* Find(uint64_t id) const;
   // All jobs by number.
   const std::map<uint64_t, wire::ServiceJob>& jobs() const { return jobs_; }
-  const std::set<uint64_t>& running() const { return running_; }
-  // What running jobs have.
+  // Returns the memory, GPUs and places that running jobs have together.
   const QueueShare& used() const { return used_; }
-  const QueueLimits& limits() const { return limits_; }
 
  private:
   absl::Status EndByOrder(wire::ServiceJob& job, const wire::OrderJobRequest& request, double now_s);
@@ -103,7 +101,7 @@ class JobQueue {
   // Removes the job from the lists below.
   void Unlist(const wire::ServiceJob& job);
   std::vector<std::string> FreeGpus() const;
-  // What jobs can still get.
+  // Returns the memory, GPUs and places that no running job has.
   QueueShare Free() const;
   // Returns why no job of these needs could ever begin; empty if one could.
   std::string TooMuch(const wire::JobNeeds& needs) const;
@@ -111,10 +109,10 @@ class JobQueue {
   std::string OwnerIsAtLimit(const wire::ServiceJob& job) const;
   // Returns whether neither of the two keeps the job back.
   bool IsAllowed(const wire::ServiceJob& job) const;
-  // Returns what other jobs can still get; null: no other job has a right to it.
+  // Returns Free() without the memory and GPUs that `kept_for` asks for; null: keeps nothing.
   QueueShare FreeBeside(const wire::ServiceJob* kept_for) const;
 
-  // What jobs have in common that are kept back by the same limits: owner, GPUs, bytes of memory.
+  // Owner, GPUs and bytes of memory of a job. Jobs that agree in them are kept back by the same limits.
   using Asking = std::tuple<std::string, uint32_t, uint64_t>;
   static Asking AskingAs(const wire::ServiceJob& job) {
     return {job.owner(), job.needs().gpus(), job.needs().memory_bytes()};
@@ -123,7 +121,7 @@ class JobQueue {
   const QueueLimits limits_;
   uint64_t last_ = 0;  // highest number of a job
   std::map<uint64_t, wire::ServiceJob> jobs_;
-  // Numbers of jobs that wait, by negative priority.
+  // Numbers of waiting jobs, by negative priority.
   std::map<int32_t, std::map<Asking, std::set<uint64_t>>> waiting_;
   uint64_t kept_for_ = 0;  // the job that gets GPUs and memory as they become free; 0: there is none
   std::set<uint64_t> running_;

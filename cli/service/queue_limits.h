@@ -1,4 +1,4 @@
-// What the service hands out, and the options of the command line that say so.
+// Limits of the service's queue, and the options that set them.
 #pragma once
 
 #include <cstddef>
@@ -12,10 +12,9 @@ class App;
 
 namespace slackline::cli {
 
-// What the service hands out to jobs, and what the jobs of one owner may have of it at the same time. 0: without limit,
-// but for `jobs`.
+// Limits for all running jobs together, and for the running jobs of one owner. 0: without limit.
 struct QueueLimits {
-  size_t jobs = 1;
+  size_t jobs = 1;  // at least 1
   uint64_t memory_bytes = 0;
   // Names of the GPUs, as CUDA_VISIBLE_DEVICES has them. Empty: the service hands out none, and hides none.
   std::vector<std::string> gpus = {};
@@ -26,7 +25,7 @@ struct QueueLimits {
   size_t ended = 0;
 };
 
-// What jobs have together.
+// Places among the running jobs, memory and GPUs: of one job, of several, or still free.
 struct QueueShare {
   size_t jobs = 0;
   uint64_t memory_bytes = 0;

@@ -20,7 +20,8 @@ namespace slackline::ps {
 // Ownership:     borrows peers until Forget().
 // Invariants:
 //   - At most `versions_max` versions of the weights are kept, and as many of their average.
-//   - Of more than one, readers hold all but one. However slowly they read, workers have a version to train on.
+//   - Readers hold at most all but one of them, if `versions_max` is above 1. So workers have a version to train on,
+//     however slowly readers read.
 class PinnedVersions {
  public:
   // `on_unpinned`: called when a version is no longer being sent; on any thread.

@@ -67,8 +67,8 @@ struct ShardConfig {
 // Invariants:
 //   - No input from a caller stops the process.
 //   - A refused request changes nothing, and half a push never shows.
-//   - At most pinned_versions_max superseded versions are kept for who pulls; readers that are no workers leave one of
-//     them free, if there are several. Nobody can keep one for long while others wait. Pushes never wait for readers.
+//   - At most pinned_versions_max superseded versions are kept for peers that pull. Readers leave one of them to
+//     workers, if there are several. No peer can keep one for long while others wait. Pushes never wait for readers.
 //   - At most references_max versions are kept for delay compensation.
 class ShardHost {
  public:

@@ -69,7 +69,7 @@ void SliceWriter::SkipRestOfChunk() {
 SliceWriter::~SliceWriter() { SLACKLINE_CHECK(written_ == 0); }
 
 // A piece stays in a core's cache, and is so large that the C library copies it without reading what the copy
-// overwrites (from 4 KiB on, with AVX2). With copies of 2 KiB a step of SGD took 1.2 to 1.4 times as long.
+// overwrites (from 4 KiB on, with AVX2). A step of SGD took 1.2 to 1.4 times as long when pieces had 2 KiB.
 void SliceWriter::CopyUntil(uint64_t end) {
   constexpr uint64_t kPieceElements = (8 << 10) / sizeof(float);
   while (copied_ < end) {

@@ -1,4 +1,4 @@
-// Numbers of bytes as people read and write them.
+// Sizes in bytes, as people write and read them.
 #include "cli/base/byte_size.h"
 
 #include <gtest/gtest.h>

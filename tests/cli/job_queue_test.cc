@@ -215,8 +215,7 @@ TEST(SharedQueue, WhatAJobLacksIsKeptForItAndOthersBeginWithoutThat) {
     shared.Begin(light);
   }
   shared.End(runs);
-  // All other owners run fewer jobs than ada.
-  EXPECT_EQ(shared.queue.Next(), large);
+  EXPECT_EQ(shared.queue.Next(), large) << "though all other owners run fewer jobs than ada";
   shared.Begin(large);
   EXPECT_EQ(shared.queue.WhyItWaits(heavy), "3 of 3 jobs run");
 }

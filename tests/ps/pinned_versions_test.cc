@@ -1,4 +1,4 @@
-// Which versions of the weights are kept for whom.
+// Versions of the weights that are kept, and the peers that keep them.
 #include "ps/host/pinned_versions.h"
 
 #include <memory>
