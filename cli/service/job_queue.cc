@@ -335,11 +335,11 @@ std::optional<uint64_t> JobQueue::Next() {
 
 std::string JobQueue::OtherGpus(uint64_t id) const {
   const wire::ServiceJob& job = jobs_.at(id);
-  const bool all = job.gpus().empty() && !job.gpus_given();
+  const bool sees_all = !job.gpus_given();
   const bool known = std::all_of(job.gpus().begin(), job.gpus().end(), [this](const std::string& gpu) {
     return std::find(limits_.gpus.begin(), limits_.gpus.end(), gpu) != limits_.gpus.end();
   });
-  if (limits_.gpus.empty() || (known && !all)) return "";
+  if (limits_.gpus.empty() ? job.gpus().empty() : known && !sees_all) return "";
   return absl::StrCat("job ", id, " was begun by a service with other --gpus and may use GPUs that other jobs get; ",
                       "change --gpus when no job runs");
 }

@@ -304,9 +304,11 @@ TEST(SharedQueue, AJobThatMayUseGpusOfOthersIsNamed) {
     Sharing before({.jobs = 9, .gpus = gpus});
     const uint64_t runs = before.Submit({.gpus = gpus.empty() ? 0U : 1U});
     before.Begin(runs);
-    JobQueue after({.jobs = 9, .gpus = {"GPU-b7"}});
+    JobQueue after({.jobs = 9, .gpus = {"GPU-b7"}}), without({.jobs = 9});
     after.Restore(*before.queue.Find(runs));
+    without.Restore(*before.queue.Find(runs));
     EXPECT_THAT(after.OtherGpus(runs), HasSubstr("other --gpus and may use GPUs that other jobs get"));
+    EXPECT_EQ(without.OtherGpus(runs).empty(), gpus.empty()) << "new jobs see the GPUs of those that have some";
   }
 }
 
