@@ -40,6 +40,7 @@
 #include "common/text/folder_name.h"
 #include "common/text/help.h"
 #include "common/time/clock.h"
+#include "worker/settings/job_checks.h"
 
 namespace slackline::cli {
 namespace {
@@ -60,6 +61,7 @@ const HelpText kSubmitHelp = {
     .example = "slackline submit job.yaml",
     .most_used = "--set --script --name",
     .groups = {{"Python scripts", "--script --python"},
+               {"SLURM", "--on --sbatch"},
                {"Queue", "--name --owner --priority --memory --gpus --service"}},
     .text =
         "Checks the job as `slackline train` does, puts it into the queue, and prints its number. The job runs in the "
@@ -67,7 +69,8 @@ const HelpText kSubmitHelp = {
     .examples =
         "slackline submit job.yaml --set optimizer.lr=0.1 --name lr-0.1\n"
         "slackline submit job.yaml --script train.py -- --depth 18\n"
-        "slackline submit job.yaml --priority 10 --gpus 2 --memory 16GB"};
+        "slackline submit job.yaml --priority 10 --gpus 2 --memory 16GB\n"
+        "slackline submit job.yaml --on slurm --sbatch=--nodes=4 --sbatch=--time=48:00:00"};
 
 const HelpText kJobsHelp = {
     .example = "slackline jobs",
@@ -99,11 +102,12 @@ constexpr absl::Duration kFollowEvery = absl::Milliseconds(300);
 constexpr absl::Duration kJobPoll = absl::Milliseconds(200);
 // A last checkpoint of a large model takes minutes.
 constexpr absl::Duration kStoppedMax = absl::Minutes(15);
-constexpr absl::Duration kCancelledMax = absl::Seconds(30);
+constexpr absl::Duration kCancelledMax = absl::Minutes(2);
 constexpr uint32_t kEndedOnPage = 200;
 // Bytes of a log that are shown without --all.
 constexpr int64_t kTailBytes = int64_t{32} << 10;
 constexpr char kLoopback[] = "127.0.0.1:0";
+constexpr char kLocal[] = "local", kSlurm[] = "slurm";
 
 struct ServiceOptions {
   std::string folder = "service";
@@ -212,6 +216,8 @@ struct SubmitOptions {
   std::string job_file;
   std::vector<std::string> overrides;
   ScriptOptions script;
+  std::string on = kLocal;
+  std::vector<std::string> sbatch;
   std::string name;
   std::string owner;
   int32_t priority = 0;
@@ -225,14 +231,32 @@ std::string UserName() {
   return user == nullptr ? absl::StrCat(::getuid()) : user->pw_name;
 }
 
+// Checks whether a job can be submitted to SLURM here. Logs why not. Returns the exit code, which is kExitDone if it
+// can.
+int CheckOnSlurm(const std::vector<std::string>& script, const job::Job& job) {
+  if (!IsInPath("sbatch")) {
+    return Complain(absl::NotFoundError(
+        "--on slurm: found no sbatch in the folders of $PATH; allowed is --on slurm where SLURM is installed"));
+  }
+  absl::Status status = CheckWorkers(script, job);
+  if (status.ok()) status = worker::CheckJob(job);
+  return status.ok() ? kExitDone : ComplainOfWrongUse(status);
+}
+
 int Submit(SubmitOptions options) {
   const absl::StatusOr<std::vector<std::string>> script = CommandOf(options.script);
   if (!script.ok()) return ComplainOfWrongUse(script.status());
   if (absl::Status found = CheckInterpreter(*script); !found.ok()) return Complain(found);
   const absl::StatusOr<job::Job> read = ReadJobOfWorkers(*script, options.job_file, options.overrides);
   if (!read.ok()) return ComplainOfWrongUse(read.status());
-  const job::Job job = Resolve(*read);
-  if (const int code = CheckStart(*script, job); code != kExitDone) return code;
+  const bool on_slurm = options.on == kSlurm;
+  if (!on_slurm && !options.sbatch.empty()) {
+    return ComplainOfWrongUse(absl::InvalidArgumentError("found --sbatch; allowed is --sbatch with --on slurm"));
+  }
+  // In an allocation some defaults are others, and the data may be elsewhere.
+  const job::Job job = on_slurm ? *read : Resolve(*read);
+  const int code = on_slurm ? CheckOnSlurm(*script, job) : CheckStart(*script, job);
+  if (code != kExitDone) return code;
   std::error_code error;
   const fs::path here = fs::current_path(error);
   if (error) return ComplainOfWrongUse(absl::NotFoundError("the present folder was removed; submit from another one"));
@@ -244,10 +268,12 @@ int Submit(SubmitOptions options) {
   request.set_priority(options.priority);
   request.mutable_needs()->set_memory_bytes(options.memory_bytes);
   request.mutable_needs()->set_gpus(options.gpus);
+  request.mutable_needs()->set_place(on_slurm ? wire::JOB_ON_SLURM : wire::JOB_ON_LOCAL);
   wire::JobLaunch& launch = *request.mutable_launch();
   launch.set_job_yaml(ToYaml(job));
   for (const std::string& word : *script) launch.add_script(word);
   launch.set_folder(here.string());
+  for (const std::string& option : options.sbatch) launch.add_sbatch(option);
   // The job finds the programs and packages of this shell, as in batch systems.
   for (char** variable = ::environ; *variable != nullptr; ++variable) launch.add_environment(*variable);
   const absl::StatusOr<uint64_t> id = service->Submit(request);
@@ -485,6 +511,16 @@ AddedCommand AddSubmit(CLI::App& app, const char* /*program*/) {
   AddOverrides(*command, options->overrides);
   command->add_option("--script", options->script.script, "Python script of the workers")->type_name("SCRIPT");
   AddScript(*command, options->script);
+  command
+      ->add_option("--on", options->on,
+                   "Where the job runs: local, the machine of the service; slurm, an allocation. Default: local")
+      ->type_name("PLACE")
+      ->check(CLI::IsMember({kLocal, kSlurm}));
+  command->add_option("--sbatch", options->sbatch, "Option for sbatch: --sbatch=--nodes=4. May be repeated")
+      ->type_name("OPTION")
+      ->expected(1)
+      ->take_all()
+      ->allow_extra_args(false);
   command->add_option("--name", options->name, "Name in the list of jobs. Default: that of the job file");
   command
       ->add_option(

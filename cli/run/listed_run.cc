@@ -69,10 +69,10 @@ std::optional<uint64_t> BytesIn(const fs::path& run) {
 
 }  // namespace
 
-std::optional<ListedRun> LookAt(const fs::path& folder) {
+std::optional<ListedRun> LookAt(const fs::path& folder, bool ask_slurm) {
   ListedRun run;
   run.folder = folder;
-  const absl::StatusOr<wire::JobStatus> end = ReadEnd(folder);
+  const absl::StatusOr<wire::JobStatus> end = ReadEnd(folder, ask_slurm);
   if (!end.ok() && ::access(folder.c_str(), X_OK) == 0) return std::nullopt;
   if (!end.ok()) return run;
   run.state = ListedState(folder, *end);

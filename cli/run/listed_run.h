@@ -32,7 +32,8 @@ struct ListedRun {
 inline constexpr char kRunning[] = "running";
 
 // Returns the run in `folder`; nullopt if there is none. A folder that nobody may look into counts as a run.
-std::optional<ListedRun> LookAt(const std::filesystem::path& folder);
+// `ask_slurm`: as for ReadEnd().
+std::optional<ListedRun> LookAt(const std::filesystem::path& folder, bool ask_slurm = true);
 // Returns the figures as messages have them.
 wire::ServiceJobFigures FiguresOf(const ListedRun& run);
 

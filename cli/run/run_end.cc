@@ -220,6 +220,9 @@ std::string GoOn(const fs::path& run, const job::Job* job, const wire::JobStatus
   if (status.state() == kAway || ((by_hand || no_checkpoint) && saved && status.state() == "stopped")) {
     return absl::StrCat("slackline-scheduler ", job_file, " --run-folder ", folder, " --resume");
   }
+  if (no_checkpoint && !fs::exists(run / "job.yaml", error) && fs::is_directory(run / "submit", error)) {
+    return absl::StrCat("slackline slurm submit ", ShellWord((run / "submit" / "job.yaml").string()));
+  }
   if (no_checkpoint) {
     std::vector<std::string> script = KeptScript(run);
     if (ScriptIn(script).empty()) script.clear();
@@ -271,9 +274,9 @@ std::string RenderGoOn(const wire::JobStatus& status) {
 
 }  // namespace
 
-absl::StatusOr<wire::JobStatus> ReadEnd(const fs::path& run) {
+absl::StatusOr<wire::JobStatus> ReadEnd(const fs::path& run, bool ask_slurm) {
   std::error_code error;
-  const std::optional<QueuedJob> queued = FindInQueue(run);
+  const std::optional<QueuedJob> queued = ask_slurm ? FindInQueue(run) : std::nullopt;
   if (!queued && !fs::exists(run / "job.yaml", error) && !fs::exists(run / "events.log", error)) {
     return absl::NotFoundError(
         absl::StrCat("found no run in ", run.string(), " (job.yaml); allowed is the folder of a run, or HOST:PORT"));

@@ -22,9 +22,9 @@ inline constexpr char kAway[] = "away";
 inline constexpr char kPending[] = "pending";
 
 // Reads the state of a run from its folder. The status has no members. Its field `go_on` is the command
-// that continues the run.
+// that continues the run. `ask_slurm`: whether to ask SLURM, which may take 10 s, for a run that was submitted.
 //   kNotFound  no run folder
-absl::StatusOr<wire::JobStatus> ReadEnd(const std::filesystem::path& run);
+absl::StatusOr<wire::JobStatus> ReadEnd(const std::filesystem::path& run, bool ask_slurm = true);
 
 // Figures of a run, as far as its files tell them.
 struct RunFigures {

@@ -64,15 +64,19 @@ absl::StatusOr<std::vector<std::string>> CommandOf(const ScriptOptions& options)
   return command;
 }
 
-absl::Status CheckInterpreter(const std::vector<std::string>& command) {
-  if (command.empty() || command.front() != kEnvOfScript) return absl::OkStatus();
+bool IsInPath(const std::string& program) {
   const char* path = std::getenv("PATH");
   std::error_code error;
   const std::vector<std::string> folders = absl::StrSplit(path == nullptr ? "" : path, ':');
   for (const fs::path folder : folders) {
-    const fs::path program = folder / command[1];
-    if (fs::is_regular_file(program, error) && ::access(program.c_str(), X_OK) == 0) return absl::OkStatus();
+    const fs::path file = folder / program;
+    if (fs::is_regular_file(file, error) && ::access(file.c_str(), X_OK) == 0) return true;
   }
+  return false;
+}
+
+absl::Status CheckInterpreter(const std::vector<std::string>& command) {
+  if (command.empty() || command.front() != kEnvOfScript || IsInPath(command[1])) return absl::OkStatus();
   return absl::NotFoundError(absl::StrCat("--python: found no program ", command[1],
                                           " in the folders of $PATH; allowed is a Python interpreter, or its path"));
 }

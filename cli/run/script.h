@@ -29,6 +29,9 @@ absl::StatusOr<std::vector<std::string>> CommandOf(const ScriptOptions& options)
 //   kNotFound  also: the script that was kept does not exist any more
 absl::StatusOr<std::vector<std::string>> CommandToGoOn(const ScriptOptions& options, const std::filesystem::path& run);
 
+// Returns whether a folder of $PATH has the program.
+bool IsInPath(const std::string& program);
+
 // Checks that the interpreter in `command`, which comes from CommandOf(), exists on this machine.
 //   kNotFound  no folder of $PATH has it
 absl::Status CheckInterpreter(const std::vector<std::string>& command);

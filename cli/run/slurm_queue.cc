@@ -3,13 +3,18 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <fstream>
+#include <iterator>
 #include <system_error>
 #include <vector>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "cli/base/process.h"
 #include "cli/base/replace_file.h"
 
@@ -22,25 +27,36 @@ constexpr absl::Duration kQueueAnswerMax = absl::Seconds(10);
 
 fs::path NumberFile(const fs::path& run) { return run / "submit" / "job-id"; }
 
-// What squeue says goes through a file: whoever asks may not write into the run folder.
-std::string AskQueue(const std::string& number) {
+// The answer of squeue goes through a file: whoever asks may not write into the run folder. `more`: further options.
+absl::StatusOr<QueuedJob> AskQueue(const std::string& number, const std::vector<std::string>& more) {
   std::string file = fs::temp_directory_path() / "slackline-queue-XXXXXX";
   const int descriptor = ::mkstemp(file.data());
-  if (descriptor < 0) return "";
+  if (descriptor < 0) return absl::UnavailableError(absl::StrCat("cannot make ", file));
   ::close(descriptor);
-  std::string answer;
-  absl::StatusOr<Process> process = Process::Start(
-      {"squeue",
-       {"/usr/bin/env", "squeue", "--noheader", absl::StrCat("--jobs=", number), "--format=%i|%T|%r|%S|%N"},
-       file});
+  std::vector<std::string> command = {"/usr/bin/env", "squeue", "--noheader", absl::StrCat("--jobs=", number),
+                                      "--format=%i|%T|%r|%S|%N"};
+  command.insert(command.end(), more.begin(), more.end());
+  absl::StatusOr<Process> process = Process::Start({"squeue", command, file});
+  std::optional<ProcessEnd> end;
+  std::string answer, words;
   if (process.ok()) {
-    const std::optional<ProcessEnd> end = process->WaitFor(kQueueAnswerMax);
+    end = process->WaitFor(kQueueAnswerMax);
     std::ifstream in(file);
-    if (end && end->ok()) std::getline(in, answer);
+    std::getline(in, answer);
+    words = process->LastWords();
   }
   std::error_code error;
   fs::remove(file, error);
-  return answer;
+  if (!process.ok()) return absl::UnavailableError(process.status().message());
+  if (!end) {
+    return absl::UnavailableError(
+        absl::StrCat("squeue has not answered within ", absl::FormatDuration(kQueueAnswerMax)));
+  }
+  const bool unknown = end->ok() ? answer.empty() : absl::StrContains(words, "Invalid job id");
+  if (unknown) return absl::NotFoundError(absl::StrCat("SLURM does not know job ", number));
+  if (!end->ok()) return absl::UnavailableError(absl::StrCat("squeue: ", end->Describe(), ": ", words));
+  if (std::optional<QueuedJob> job = ParseQueued(answer)) return *std::move(job);
+  return absl::UnavailableError(absl::StrCat("squeue: found '", answer, "', which is no line of a job"));
 }
 
 }  // namespace
@@ -51,6 +67,12 @@ std::string QueuedJob::Describe() const {
   if (pending() && !start.empty()) absl::StrAppend(&text, ", expected to start at ", start);
   if (!nodes.empty()) absl::StrAppend(&text, " on ", nodes);
   return text;
+}
+
+bool QueuedJob::over() const {
+  static constexpr absl::string_view kOver[] = {"BOOT_FAIL", "CANCELLED",     "COMPLETED", "DEADLINE", "FAILED",
+                                                "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "REVOKED",  "TIMEOUT"};
+  return std::find(std::begin(kOver), std::end(kOver), state) != std::end(kOver);
 }
 
 std::optional<QueuedJob> ParseQueued(const std::string& line) {
@@ -65,14 +87,20 @@ absl::Status NoteSlurmJob(const fs::path& run, const std::string& number) {
   return ReplaceFile(NumberFile(run), number.substr(0, number.find(';')) + "\n");
 }
 
-std::optional<QueuedJob> FindInQueue(const fs::path& run) {
+std::optional<std::string> SlurmJobOf(const fs::path& run) {
   std::ifstream in(NumberFile(run));
   std::string number;
   if (!std::getline(in, number) || number.empty()) return std::nullopt;
-  for (const char c : number) {
-    if (!absl::ascii_isdigit(c)) return std::nullopt;
-  }
-  return ParseQueued(AskQueue(number));
+  return std::all_of(number.begin(), number.end(), absl::ascii_isdigit) ? std::optional(number) : std::nullopt;
+}
+
+absl::StatusOr<QueuedJob> AskSlurm(const std::string& number) { return AskQueue(number, {"--states=all"}); }
+
+std::optional<QueuedJob> FindInQueue(const fs::path& run) {
+  const std::optional<std::string> number = SlurmJobOf(run);
+  if (!number) return std::nullopt;
+  absl::StatusOr<QueuedJob> job = AskQueue(*number, {});
+  return job.ok() ? std::optional(*std::move(job)) : std::nullopt;
 }
 
 }  // namespace slackline::cli

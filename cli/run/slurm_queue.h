@@ -6,6 +6,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 
 namespace slackline::cli {
 
@@ -18,8 +19,10 @@ struct QueuedJob {
   std::string nodes;   // nodes on which the job runs
 
   bool pending() const { return state == "PENDING"; }
-  // True if the job has ended, and SLURM is tidying its nodes.
-  bool ends() const { return state == "COMPLETING" || state == "COMPLETED"; }
+  // True if the job has ended, and SLURM may still be tidying its nodes.
+  bool ends() const { return state == "COMPLETING" || over(); }
+  // True if the job has ended: COMPLETED, FAILED, CANCELLED, TIMEOUT ...
+  bool over() const;
   // Example: "SLURM job 12 is PENDING (Resources), expected to start at 2025-01-31T12:00:00"
   std::string Describe() const;
 };
@@ -27,6 +30,13 @@ struct QueuedJob {
 // Records that the run is in SLURM's queue under this number, which is the output of sbatch --parsable.
 //   kUnavailable  the file system refuses
 absl::Status NoteSlurmJob(const std::filesystem::path& run, const std::string& number);
+// Returns the number under which the run was last submitted; nullopt if it was not.
+std::optional<std::string> SlurmJobOf(const std::filesystem::path& run);
+
+// Asks SLURM for a job. It knows jobs that have ended for some minutes (MinJobAge).
+//   kNotFound     SLURM does not know the job, or not any more
+//   kUnavailable  squeue is missing, fails, or does not answer within 10 s
+absl::StatusOr<QueuedJob> AskSlurm(const std::string& number);
 
 // Returns the job as which the run was last submitted, if it is still in the queue; for an array, the first task in the
 // queue. Returns nullopt if the run was not submitted, or squeue is missing or does not answer.

@@ -18,6 +18,7 @@
 #include "cli/run/run_end.h"
 #include "cli/run/run_lock.h"
 #include "cli/run/script.h"
+#include "cli/run/slurm_queue.h"
 #include "common/checkpoint/folder.h"
 #include "common/job/job_file.h"
 #include "common/log/logging.h"
@@ -59,6 +60,14 @@ uint64_t BytesOf(const fs::path& file) {
   std::error_code error;
   const uintmax_t bytes = fs::file_size(file, error);
   return error ? 0 : bytes;
+}
+
+// Returns the state that the process which follows the job on SLURM has noted; empty if it has noted none yet.
+std::string StateOnSlurm(const fs::path& run) {
+  std::ifstream in(run / "submit" / "queue");
+  std::string line;
+  std::getline(in, line);
+  return ValidText(line);
 }
 
 // Deletes a folder of a job that is not in the book any more.
@@ -279,7 +288,9 @@ absl::StatusOr<wire::ListJobsReply> JobHost::List(const wire::ListJobsRequest& r
   // The lock is free here, since run folders may be large. Those of ended jobs do not change.
   for (wire::ServiceJob& job : *reply.mutable_jobs()) {
     if (job.state() != wire::SERVICE_JOB_RUNNING) continue;
-    if (const std::optional<ListedRun> run = LookAt(job.run_folder())) *job.mutable_figures() = FiguresOf(*run);
+    const std::optional<ListedRun> run = LookAt(job.run_folder(), /*ask_slurm=*/false);
+    if (run) *job.mutable_figures() = FiguresOf(*run);
+    if (IsOnSlurm(job) && job.reason().empty()) job.set_reason(StateOnSlurm(job.run_folder()));
   }
   return reply;
 }
@@ -320,7 +331,7 @@ absl::StatusOr<wire::ReadJobLogReply> JobHost::ReadLog(const wire::ReadJobLogReq
 }
 
 JobEnd JobHost::EndOf(const wire::ServiceJob& job, const std::optional<JobProcess>& process) const {
-  const absl::StatusOr<wire::JobStatus> recorded = ReadEnd(FolderOf(job.id()) / "run");
+  const absl::StatusOr<wire::JobStatus> recorded = ReadEnd(FolderOf(job.id()) / "run", /*ask_slurm=*/false);
   // An end of before the job was resumed is none.
   const bool fresh = recorded.ok() && BytesOf(FolderOf(job.id()) / "run" / "events.log") > job.begun_events();
   const std::string state = fresh ? recorded->state() : "";
@@ -342,7 +353,8 @@ void JobHost::Ended(uint64_t id, const std::optional<JobProcess>& process) {
   const wire::ServiceJob& known = *queue_.Find(id);
   JobEnd end = EndOf(known, process);
   end.advanced = NewestCheckpoint(id).value_or(0) > known.begun_checkpoint();
-  if (const std::optional<ListedRun> run = LookAt(FolderOf(id) / "run")) queue_.SetFigures(id, FiguresOf(*run));
+  const std::optional<ListedRun> run = LookAt(FolderOf(id) / "run", /*ask_slurm=*/false);
+  if (run) queue_.SetFigures(id, FiguresOf(*run));
   const wire::ServiceJob& job = queue_.End(id, end, NowS());
   Keep(job);
   log::Info("job ", id, " (", job.name(), ") is ", StateName(job), job.reason().empty() ? "" : ": ", job.reason());
@@ -362,8 +374,10 @@ void JobHost::TakeEnds() {
 void JobHost::TellOrders() {
   const absl::Time now = SteadyTime().Now();
   for (auto& [id, running] : running_) {
-    const wire::JobOrder order = queue_.Find(id)->order();
-    const int wanted = order == wire::JOB_ORDER_CANCEL ? 3 : order == wire::JOB_ORDER_STOP ? 1 : 0;
+    const wire::ServiceJob& job = *queue_.Find(id);
+    // A process that follows a job on SLURM is not killed: it ends once SLURM has ended the job.
+    const int at_once = IsOnSlurm(job) ? 2 : 3;
+    const int wanted = job.order() == wire::JOB_ORDER_CANCEL ? at_once : job.order() == wire::JOB_ORDER_STOP ? 1 : 0;
     if (running.told >= wanted || now < running.next) continue;
     if (running.told == 0) Keep(queue_.Tell(id));
     running.process.Signal(running.told < 2 ? SIGINT : SIGKILL);
@@ -409,33 +423,48 @@ absl::StatusOr<uint64_t> JobHost::NewestCheckpoint(uint64_t id) const {
   return whole.empty() ? 0 : whole.front().number;
 }
 
+absl::Status JobHost::PutRunAside(const wire::ServiceJob& job) const {
+  const fs::path run = FolderOf(job.id()) / "run";
+  std::error_code error;
+  if (fs::exists(run, error)) fs::rename(run, absl::StrCat(run.string(), "-", job.begins() - 1), error);
+  if (error) return absl::UnavailableError(absl::StrCat("cannot move ", run.string(), ": ", error.message()));
+  return absl::OkStatus();
+}
+
 absl::StatusOr<std::vector<std::string>> JobHost::CommandFor(const wire::ServiceJob& job) const {
   const fs::path run = FolderOf(job.id()) / "run";
   const std::string job_file = FolderOf(job.id()) / "job.yaml";
+  const bool on_slurm = IsOnSlurm(job);
   std::vector<std::string> command = {options_.program};
-  std::error_code error;
+  if (LostOnSlurm(job) && SlurmJobOf(run)) {
+    command.insert(command.end(), {"slurm", "wait", run});
+    return command;
+  }
   const bool goes_on = job.begun_checkpoint() > 0;
-  if (goes_on) {
+  if (!goes_on) {
+    if (absl::Status aside = PutRunAside(job); !aside.ok()) return aside;
+  }
+  const std::vector<std::string> script(job.launch().script().begin(), job.launch().script().end());
+  const bool with_script = !goes_on && !script.empty();
+  const std::vector<std::string> arguments = with_script ? ArgumentsIn(script) : std::vector<std::string>();
+  if (on_slurm) {
+    command.insert(command.end(), {"slurm", "submit", "--wait", "--run-folder", run});
+    command.push_back(goes_on ? "--resume" : job_file);
+    if (with_script) command.insert(command.end(), {"--script", ScriptIn(script), "--python", InterpreterIn(script)});
+    for (const std::string& word : arguments) command.push_back(absl::StrCat("--script-argument=", word));
+  } else if (goes_on) {
     command.insert(command.end(), {"resume", run});
+  } else if (with_script) {
+    command.insert(command.end(),
+                   {"launch", ScriptIn(script), job_file, "--run-folder", run, "--python", InterpreterIn(script)});
   } else {
-    // The job starts anew. The run folder of an earlier attempt stays beside the new one.
-    if (fs::exists(run, error)) fs::rename(run, absl::StrCat(run.string(), "-", job.begins() - 1), error);
-    if (error) return absl::UnavailableError(absl::StrCat("cannot move ", run.string(), ": ", error.message()));
-    const std::vector<std::string> script(job.launch().script().begin(), job.launch().script().end());
-    if (script.empty()) {
-      command.insert(command.end(), {"train", job_file, "--run-folder", run});
-    } else {
-      command.insert(command.end(),
-                     {"launch", ScriptIn(script), job_file, "--run-folder", run, "--python", InterpreterIn(script)});
-    }
+    command.insert(command.end(), {"train", job_file, "--run-folder", run});
   }
   for (const std::string& setting : job.overrides()) command.insert(command.end(), {"--set", setting});
-  if (!goes_on && job.launch().script_size() > 0) {
-    command.push_back("--");
-    for (std::string& word : ArgumentsIn({job.launch().script().begin(), job.launch().script().end()})) {
-      command.push_back(std::move(word));
-    }
-  }
+  const std::vector<std::string> sbatch(job.launch().sbatch().begin(), job.launch().sbatch().end());
+  const std::vector<std::string>& last = on_slurm ? sbatch : arguments;
+  if (!last.empty()) command.push_back("--");
+  command.insert(command.end(), last.begin(), last.end());
   return command;
 }
 
@@ -444,7 +473,7 @@ absl::StatusOr<JobProcess> JobHost::StartJob(const wire::ServiceJob& job) const 
   if (!command.ok()) return command.status();
   const fs::path folder = FolderOf(job.id());
   std::vector<std::string> environment(job.launch().environment().begin(), job.launch().environment().end());
-  if (!options_.limits.gpus.empty()) {
+  if (!options_.limits.gpus.empty() && !IsOnSlurm(job)) {
     std::erase_if(environment, [](const std::string& variable) {
       return absl::StartsWith(variable, kVisibleGpus) || absl::StartsWith(variable, kOrderOfGpus);
     });

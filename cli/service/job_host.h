@@ -28,8 +28,9 @@ namespace slackline::cli {
 //   book/            jobs, in a database
 //   jobs/ID/         one job: job.yaml, log (its output), process (its process id and more), run/ (its run folder)
 //
-// Each job is a `slackline train`, `launch` or `resume` in a session of its own. Jobs go on when the host ends, however
-// that happens; the next host of the folder finds them.
+// Each job is a `slackline train`, `launch` or `resume` in a session of its own; for a job on SLURM, a `slackline slurm
+// submit --wait`, which follows it there. Jobs go on when the host ends, however that happens; the next host of the
+// folder finds them.
 //
 // Thread-safety: safe; Turn() is for one thread, and RemoveSurplus() for one.
 class JobHost {
@@ -101,8 +102,11 @@ class JobHost {
   void TellOrders() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void BeginJobs() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<JobProcess> StartJob(const wire::ServiceJob& job) const;
-  // Returns the command that begins the job, or continues it where it has a checkpoint.
+  // Returns the command that begins the job, or continues it where it has a checkpoint. For a job that SLURM has, the
+  // command that follows it there.
   absl::StatusOr<std::vector<std::string>> CommandFor(const wire::ServiceJob& job) const;
+  // Puts the run folder of an earlier attempt, if there is one, beside the one of this attempt.
+  absl::Status PutRunAside(const wire::ServiceJob& job) const;
   // Returns how a job has ended. `process`: as far as it is known.
   JobEnd EndOf(const wire::ServiceJob& job, const std::optional<JobProcess>& process) const;
   // Returns why a job waits, and how its processes were lost before, if they were.

@@ -29,7 +29,10 @@ absl::Status RefusedOrder(const wire::ServiceJob& job, const std::string& what, 
       absl::StrCat("job ", job.id(), " is ", StateName(job), ", and cannot be ", what, "; allowed are ", allowed));
 }
 
-QueueShare ShareOf(const wire::ServiceJob& job) { return {1, job.needs().memory_bytes(), job.needs().gpus()}; }
+QueueShare ShareOf(const wire::ServiceJob& job) {
+  if (IsOnSlurm(job)) return {};
+  return {1, job.needs().memory_bytes(), job.needs().gpus()};
+}
 
 QueueShare Plus(const QueueShare& a, const QueueShare& b) {
   return {a.jobs + b.jobs, a.memory_bytes + b.memory_bytes, a.gpus + b.gpus};
@@ -79,8 +82,13 @@ bool HasEnded(const wire::ServiceJob& job) {
   return job.state() != wire::SERVICE_JOB_QUEUED && job.state() != wire::SERVICE_JOB_RUNNING;
 }
 
+bool IsOnSlurm(const wire::ServiceJob& job) { return job.needs().place() == wire::JOB_ON_SLURM; }
+
+bool LostOnSlurm(const wire::ServiceJob& job) { return IsOnSlurm(job) && job.losses() > 0; }
+
 void JobQueue::Unlist(const wire::ServiceJob& job) {
   ended_.erase({job.ended_s(), job.id()});
+  waiting_for_slurm_.erase(job.id());
   if (const auto level = waiting_.find(-job.priority()); level != waiting_.end()) {
     const auto alike = level->second.find(AskingAs(job));
     if (alike != level->second.end() && alike->second.erase(job.id()) > 0 && alike->second.empty()) {
@@ -100,7 +108,8 @@ void JobQueue::SetState(wire::ServiceJob& job, wire::ServiceJobState state) {
   Unlist(job);
   job.set_state(state);
   if (state != wire::SERVICE_JOB_RUNNING) job.clear_gpus();
-  if (state == wire::SERVICE_JOB_QUEUED) waiting_[-job.priority()][AskingAs(job)].insert(job.id());
+  if (state == wire::SERVICE_JOB_QUEUED && IsOnSlurm(job)) waiting_for_slurm_.insert(job.id());
+  if (state == wire::SERVICE_JOB_QUEUED && !IsOnSlurm(job)) waiting_[-job.priority()][AskingAs(job)].insert(job.id());
   // A stopped job is no surplus: its owner means to continue it.
   if (HasEnded(job) && state != wire::SERVICE_JOB_STOPPED) ended_.emplace(job.ended_s(), job.id());
   if (state != wire::SERVICE_JOB_RUNNING) return;
@@ -157,6 +166,11 @@ absl::StatusOr<wire::ServiceJob> JobQueue::Submit(const wire::SubmitRequest& req
   if (const std::string too_much = TooMuch(request.needs()); !too_much.empty()) {
     return absl::InvalidArgumentError(absl::StrCat("job ", request.name(), ": ", too_much));
   }
+  if (!wire::JobPlace_IsValid(request.needs().place())) {
+    return absl::InvalidArgumentError(absl::StrCat("the job's place: found ", request.needs().place(),
+                                                   "; allowed are those from ", wire::JobPlace_MIN, " to ",
+                                                   wire::JobPlace_MAX));
+  }
   if (jobs_.size() >= kJobsMax) {
     return absl::ResourceExhaustedError(
         absl::StrCat("the service keeps ", jobs_.size(), " jobs; allowed are ", kJobsMax, ": remove ended ones"));
@@ -177,7 +191,7 @@ absl::Status JobQueue::EndByOrder(wire::ServiceJob& job, const wire::OrderJobReq
   const bool cancel = request.order() == wire::JOB_ORDER_CANCEL;
   if (HasEnded(job)) return RefusedOrder(job, cancel ? "cancelled" : "stopped", "jobs that wait or run");
   const std::string reason = request.reason().empty() ? cancel ? "cancelled" : "stopped" : Cut(request.reason());
-  if (job.state() == wire::SERVICE_JOB_QUEUED) {
+  if (job.state() == wire::SERVICE_JOB_QUEUED && !LostOnSlurm(job)) {
     EndAs(job, cancel ? wire::SERVICE_JOB_CANCELLED : wire::SERVICE_JOB_STOPPED, now_s);
     job.set_reason(reason);
     return absl::OkStatus();
@@ -251,6 +265,11 @@ QueueShare JobQueue::Free() const {
 }
 
 std::string JobQueue::TooMuch(const wire::JobNeeds& needs) const {
+  if (needs.place() == wire::JOB_ON_SLURM) {
+    if (needs.gpus() == 0 && needs.memory_bytes() == 0) return "";
+    return "it asks for GPUs or memory of the service, and is to run on SLURM; allowed are options for sbatch, as "
+           "--sbatch=--gpus-per-node=2";
+  }
   if (needs.gpus() > 0 && limits_.gpus.empty()) {
     return absl::StrCat("it asks for ", Counted(needs.gpus(), "GPU"),
                         ", and the service hands out none; start it with --gpus");
@@ -305,6 +324,7 @@ QueueShare JobQueue::FreeBeside(const wire::ServiceJob* kept_for) const {
 }
 
 std::optional<uint64_t> JobQueue::Next() {
+  if (!waiting_for_slurm_.empty()) return *waiting_for_slurm_.begin();
   const wire::ServiceJob* kept_for = Find(kept_for_);
   const bool waits = kept_for != nullptr && kept_for->state() == wire::SERVICE_JOB_QUEUED;
   if (!waits || !IsAllowed(*kept_for)) kept_for = nullptr;
@@ -335,6 +355,7 @@ std::optional<uint64_t> JobQueue::Next() {
 
 std::string JobQueue::OtherGpus(uint64_t id) const {
   const wire::ServiceJob& job = jobs_.at(id);
+  if (IsOnSlurm(job)) return "";
   const bool sees_all = !job.gpus_given();
   const bool known = std::all_of(job.gpus().begin(), job.gpus().end(), [this](const std::string& gpu) {
     return std::find(limits_.gpus.begin(), limits_.gpus.end(), gpu) != limits_.gpus.end();
@@ -346,10 +367,11 @@ std::string JobQueue::OtherGpus(uint64_t id) const {
 
 std::string JobQueue::WhyItWaits(uint64_t id) const {
   const wire::ServiceJob& job = jobs_.at(id);
+  if (IsOnSlurm(job)) return "begins soon";
   if (std::string why = TooMuch(job.needs()); !why.empty()) return why;
   if (std::string why = OwnerIsAtLimit(job); !why.empty()) return why;
   const QueueShare free = Free(), wanted = ShareOf(job);
-  if (free.jobs == 0) return absl::StrCat(running_.size(), " of ", limits_.jobs, " jobs run");
+  if (free.jobs == 0) return absl::StrCat(used_.jobs, " of ", limits_.jobs, " jobs run");
   if (wanted.gpus > free.gpus) {
     return absl::StrCat("it asks for ", Counted(wanted.gpus, "GPU"), ", and ", free.gpus, " of ", limits_.gpus.size(),
                         " are free");
@@ -372,8 +394,8 @@ const wire::ServiceJob& JobQueue::Begin(uint64_t id, double now_s, uint64_t chec
   job.mutable_gpus()->Add(free.begin(), free.begin() + static_cast<std::ptrdiff_t>(gpus));
   job.set_gpus_given(!limits_.gpus.empty());
   SetState(job, wire::SERVICE_JOB_RUNNING);
-  job.set_order(wire::JOB_ORDER_NONE);
-  job.clear_reason();
+  if (!LostOnSlurm(job)) job.set_order(wire::JOB_ORDER_NONE);
+  if (job.order() == wire::JOB_ORDER_NONE) job.clear_reason();
   job.clear_ended_s();
   job.set_begun_s(now_s);
   job.set_begun_checkpoint(checkpoint);
@@ -395,8 +417,15 @@ const wire::ServiceJob& JobQueue::End(uint64_t id, const JobEnd& end, double now
   const wire::JobOrder order = job.order();
   const bool lost = end.state == wire::SERVICE_JOB_UNKNOWN;
   if (end.advanced) job.set_losses(0);
-  job.set_order(wire::JOB_ORDER_NONE);
   job.set_told(false);
+  if (lost && IsOnSlurm(job)) {
+    // SLURM still has the job, which may have an order to end.
+    job.set_losses(job.losses() + 1);
+    SetState(job, wire::SERVICE_JOB_QUEUED);
+    if (order == wire::JOB_ORDER_NONE) job.set_reason(absl::StrCat("nobody follows it: ", Cut(end.reason)));
+    return job;
+  }
+  job.set_order(wire::JOB_ORDER_NONE);
   if (end.state == wire::SERVICE_JOB_DONE) {
     EndAs(job, wire::SERVICE_JOB_DONE, now_s);
   } else if (order == wire::JOB_ORDER_CANCEL) {

@@ -35,6 +35,9 @@ struct JobEnd {
 // jobs of its priority and lower ones begin if they leave it what it asks for, and it begins before them. A job that a
 // limit of its owner keeps back has no such right.
 //
+// A job on SLURM begins at once, and no limit counts it: SLURM has a queue of its own. "Running" means that SLURM has
+// it, and that a process follows it there. If that process is lost, another one follows the job.
+//
 // Thread-safety: none.
 class JobQueue {
  public:
@@ -123,7 +126,8 @@ class JobQueue {
   std::map<uint64_t, wire::ServiceJob> jobs_;
   // Numbers of waiting jobs, by negative priority.
   std::map<int32_t, std::map<Asking, std::set<uint64_t>>> waiting_;
-  uint64_t kept_for_ = 0;  // the job that gets GPUs and memory as they become free; 0: there is none
+  std::set<uint64_t> waiting_for_slurm_;  // numbers of jobs that SLURM is to get, or whose follower was lost
+  uint64_t kept_for_ = 0;                 // the job that gets GPUs and memory as they become free; 0: there is none
   std::set<uint64_t> running_;
   std::set<std::pair<double, uint64_t>> ended_;  // when, number
   QueueShare used_;
@@ -138,5 +142,9 @@ std::string StateName(const wire::ServiceJob& job);
 absl::Status NoSuchJob(uint64_t id);
 // Returns whether the job is neither queued nor running.
 bool HasEnded(const wire::ServiceJob& job);
+// Returns whether the job runs in an allocation of SLURM.
+bool IsOnSlurm(const wire::ServiceJob& job);
+// Returns whether SLURM may have the job although it waits: the process that followed it was lost.
+bool LostOnSlurm(const wire::ServiceJob& job);
 
 }  // namespace slackline::cli

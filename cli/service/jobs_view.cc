@@ -60,7 +60,9 @@ std::string RenderJobs(const wire::ListJobsReply& jobs, absl::Time now) {
   for (const wire::ServiceJob& job : jobs.jobs()) table.rows.push_back(JobCells(job, now));
   std::string text = RenderTable(std::move(table));
   for (const wire::ServiceJob& job : jobs.jobs()) {
-    if (!job.reason().empty() && (job.state() == wire::SERVICE_JOB_QUEUED || job.state() == wire::SERVICE_JOB_FAILED)) {
+    const bool tells = job.state() == wire::SERVICE_JOB_QUEUED || job.state() == wire::SERVICE_JOB_FAILED ||
+                       (job.state() == wire::SERVICE_JOB_RUNNING && IsOnSlurm(job));
+    if (!job.reason().empty() && tells) {
       absl::StrAppend(&text, "job ", job.id(), " is ", StateName(job), ": ", OneLine(job.reason()), "\n");
     }
   }
@@ -76,6 +78,7 @@ std::string JobsJson(const wire::ListJobsReply& jobs, absl::Time now) {
                     {"name", job.name()},
                     {"owner", job.owner()},
                     {"priority", job.priority()},
+                    {"on", IsOnSlurm(job) ? "slurm" : "local"},
                     {"state", StateName(job)},
                     {"reason", JobValue(!job.reason().empty(), job.reason())},
                     {"mode", JobValue(!figures.mode().empty(), figures.mode())},

@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -12,6 +13,7 @@
 #include "cli/slurm/node.h"
 #include "cli/slurm/placement.h"
 #include "cli/slurm/submit.h"
+#include "cli/slurm/wait.h"
 #include "common/text/folder_name.h"
 #include "common/text/help.h"
 
@@ -30,7 +32,7 @@ constexpr char kSubmitExample[] = "slackline slurm submit job.yaml -- --nodes=4 
 const HelpText kSlurmHelp = {.example = kSubmitExample, .text = kHelp};
 
 const HelpText kSubmitHelp = {.example = kSubmitExample,
-                              .most_used = "--set --run-folder --dry-run",
+                              .most_used = "--set --run-folder --wait",
                               .groups = {{"Wall limit", "--resume --stop-before --no-requeue"},
                                          {"Network", "--interface"},
                                          {"Containers", "--srun-option"},
@@ -56,6 +58,13 @@ const HelpText kPlacementHelp = {.example = "slackline placement job.yaml --coun
                                  .examples =
                                      "slackline placement job.yaml --nodes 'n[1-8]'\n"
                                      "slackline placement job.yaml --count 4 --set durability.mode=replicated"};
+
+const HelpText kWaitHelp = {
+    .example = "slackline slurm wait runs/first",
+    .text =
+        "Shows what the job writes and its state in SLURM, until it ends. The exit code is 0 if the run is done. "
+        "Ctrl-C "
+        "saves the run and ends it; a second one ends it at once. If the terminal is closed, the job goes on."};
 
 constexpr char kInterfaceHelp[] =
     "Network interface of the nodes, or their network as ADDRESS/BITS. Default: network.interface, or the address of "
@@ -113,6 +122,7 @@ std::function<int()> AddSubmit(CLI::App& slurm) {
   command.add_flag("!--no-requeue", options->requeue, "End at the wall limit, and do not go back into the queue");
   AddWorkers(command, options->script);
   AddSrun(command, options->srun);
+  command.add_flag("--wait", options->wait, "Show the output of the job, and wait for its end (slackline slurm wait)");
   command.add_flag("--dry-run", options->dry_run, "Print the batch script, and submit nothing");
   command.add_option("SBATCH", options->sbatch, "Options for sbatch, after --");
   SetHelp(command, kSubmitHelp);
@@ -144,6 +154,14 @@ std::function<int()> AddRun(CLI::App& slurm, const char* program) {
   return [options] { return Launch(*options); };
 }
 
+std::function<int()> AddWait(CLI::App& slurm) {
+  const auto folder = std::make_shared<std::string>();
+  CLI::App& command = *slurm.add_subcommand("wait", "Follow the job of a submitted run until it ends");
+  command.add_option("RUN", *folder, "Folder of the run")->required()->check(FolderMistake);
+  SetHelp(command, kWaitHelp);
+  return [folder] { return Wait(*folder); };
+}
+
 std::function<int()> AddNode(CLI::App& slurm) {
   const auto options = std::make_shared<NodeOptions>();
   CLI::App& command =
@@ -167,11 +185,12 @@ std::function<int()> AddNode(CLI::App& slurm) {
 AddedCommand AddSlurm(CLI::App& app, const char* program) {
   CLI::App* command = app.add_subcommand("slurm", "Run a job under SLURM");
   command->require_subcommand(1);
-  const auto submit = AddSubmit(*command), run = AddRun(*command, program), node = AddNode(*command);
+  const std::map<std::string, std::function<int()>> act = {{"submit", AddSubmit(*command)},
+                                                           {"wait", AddWait(*command)},
+                                                           {"run", AddRun(*command, program)},
+                                                           {"node", AddNode(*command)}};
   SetHelp(*command, kSlurmHelp);
-  return {command, [=] {
-            return command->got_subcommand("submit") ? submit() : command->got_subcommand("node") ? node() : run();
-          }};
+  return {command, [=] { return act.at(command->get_subcommands().front()->get_name())(); }};
 }
 
 AddedCommand AddPlacement(CLI::App& app, const char* /*program*/) {

@@ -21,12 +21,14 @@
 #include "cli/base/complain.h"
 #include "cli/base/replace_file.h"
 #include "cli/base/sibling.h"
+#include "cli/base/signals.h"
 #include "cli/run/run_checks.h"
 #include "cli/run/run_folder.h"
 #include "cli/run/slurm_queue.h"
 #include "cli/slurm/allocation.h"
 #include "cli/slurm/launch.h"
 #include "cli/slurm/slurm_programs.h"
+#include "cli/slurm/wait.h"
 #include "common/job/job_file.h"
 #include "common/log/logging.h"
 #include "worker/settings/job_checks.h"
@@ -144,6 +146,8 @@ std::string BatchScript(const SubmitOptions& options, const std::string& name, c
 }
 
 int Submit(const SubmitOptions& options) {
+  std::optional<SignalQueue> signals;
+  if (options.wait) signals.emplace();
   if (options.resume == !options.job_file.empty()) {
     return Complain(absl::InvalidArgumentError(
         options.resume ? "found a job file and --resume; allowed is --resume with --run-folder, which has its job"
@@ -156,6 +160,9 @@ int Submit(const SubmitOptions& options) {
   if (options.resume && IsArray(options.sbatch)) {
     return Complain(
         absl::InvalidArgumentError("found --resume with an array; allowed is the folder of one of its tasks"));
+  }
+  if (options.wait && IsArray(options.sbatch)) {
+    return Complain(absl::InvalidArgumentError("found --wait with an array; allowed is --wait with one job"));
   }
   const absl::StatusOr<std::vector<std::string>> script =
       options.resume ? CommandToGoOn(options.script, options.run_folder) : CommandOf(options.script);
@@ -224,7 +231,7 @@ int Submit(const SubmitOptions& options) {
   if (absl::Status noted = NoteSlurmJob(folder, *number); !noted.ok()) log::Warning(std::string(noted.message()));
   std::printf("Submitted job %s; run folder %s\nIts output: %s\n", number->c_str(), folder.c_str(),
               (submit / "slurm-*.out").c_str());
-  return kExitDone;
+  return options.wait ? FollowJob(folder, /*from_start=*/true, *signals) : kExitDone;
 }
 
 }  // namespace slackline::cli::slurm

@@ -27,9 +27,11 @@ struct SubmitOptions {
   std::vector<std::string> sbatch;
   // True to print the batch script, and do nothing else.
   bool dry_run = false;
+  // True to follow the job until it ends, as FollowJob() does.
+  bool wait = false;
 };
 
-// Submits the job. Returns the exit code.
+// Submits the job, and follows it if it is to wait. Returns the exit code.
 int Submit(const SubmitOptions& options);
 
 // Returns the number of the array's first task in options for sbatch; empty if they ask for no array.

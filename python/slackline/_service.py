@@ -118,6 +118,8 @@ class Service:
         priority: int = 0,
         memory: int = 0,
         gpus: int = 0,
+        on: str = "local",
+        sbatch: Sequence[str] = (),
     ) -> ServiceJob:
         """Puts a job into the queue. It runs in the present folder, and scripts with this interpreter.
 
@@ -131,8 +133,11 @@ class Service:
             priority: Jobs of a higher priority begin first; -1000 to 1000.
             memory: Bytes that all processes of the job need. The job waits until the service has so much.
             gpus: Number of GPUs that the job gets for itself.
+            on: Where the job runs: "local", the machine of the service, or "slurm", an allocation.
+            sbatch: Options for sbatch, as "--nodes=4".
         """
-        command = ["submit", os.fspath(job), f"--priority={priority}", f"--gpus={gpus}", *_settings(overrides)]
+        command = ["submit", os.fspath(job), f"--priority={priority}", f"--gpus={gpus}", f"--on={on}", *_settings(overrides)]
+        command += [f"--sbatch={option}" for option in sbatch]
         if owner is not None:
             command.append(f"--owner={owner}")
         if memory:

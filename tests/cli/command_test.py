@@ -199,7 +199,7 @@ class Command(unittest.TestCase):
     def test_unknown_words_after_a_command_are_named_with_those_that_exist(self):
         for arguments, words in ((("servers", "ad", "r1"), "found 'ad' after 'servers'; did you mean 'add'? Allowed is add, drain"),
                                  (("servers",), "found no command after 'servers'; allowed is add, drain"),
-                                 (("slurm", "sub"), "found 'sub' after 'slurm'; allowed is submit, run, node"),
+                                 (("slurm", "sub"), "found 'sub' after 'slurm'; allowed is submit, wait, run, node"),
                                  ((), "found no command; allowed is train, status, resume, ")):
             with self.subTest(arguments):
                 result = run(*arguments)

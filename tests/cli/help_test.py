@@ -133,7 +133,7 @@ class Completion(unittest.TestCase):
     @unittest.skipUnless(shutil.which("bash"), "no bash")
     def test_bash_offers_commands_options_and_words(self):
         for words, offered in ((("slackline", "tra"), ["train", "trace", "track"]),
-                               (("slackline", "slurm", ""), ["submit", "run", "node"]),
+                               (("slackline", "slurm", ""), ["submit", "wait", "run", "node"]),
                                (("slackline", "servers", "add", "--c"), ["--count"]),
                                (("slackline", "train", "job.yaml", "--q"), ["--quiet"]),
                                (("slackline", "check", "job.yaml", "--for", ""), ["train", "simulate"]),

@@ -29,10 +29,17 @@ using ::testing::HasSubstr;
 
 constexpr absl::Duration kPatience = absl::Seconds(30);
 
-// Does what the name in the job file says: `slackline train JOB --run-folder RUN`.
+// Does what the name in the job file says: `slackline train JOB --run-folder RUN`, `slackline resume RUN`, or
+// `slackline slurm submit --wait --run-folder RUN JOB` and `slackline slurm wait RUN`.
 constexpr char kProgram[] = R"(#!/bin/sh
 echo "$@"
-[ "$1" = train ] && run=$4 && job=$2 || { run=$2 && job=$2/job.yaml; }
+case "$1 $2" in
+  train*) run=$4 job=$2 ;;
+  "slurm submit") run=$5 job=$6; mkdir -p "$run/submit"; echo 12 > "$run/submit/job-id"
+                  echo "SLURM job 12 is PENDING" > "$run/submit/queue" ;;
+  "slurm wait") run=$3 job=$3/job.yaml ;;
+  *) run=$2 job=$2/job.yaml ;;
+esac
 end() { echo "$(date '+%Y-%m-%d %H:%M:%S').000 the job is $1" >> "$run/events.log"; }
 read -r _ kind < "$job"
 [ "$kind" != refused ] || { echo "found a mistake"; exit 2; }
@@ -40,7 +47,7 @@ case $kind in
   deaf) trap '' INT ;;
   waits) trap 'end "stopped: by a signal"; exit 1' INT ;;
 esac
-mkdir -p "$run" && cp "$job" "$run/job.yaml"
+mkdir -p "$run" && { [ "$job" = "$run/job.yaml" ] || cp "$job" "$run/job.yaml"; }
 case $kind in
   done) end "done"; exit 0 ;;
   fails) end "failed: no data"; exit 1 ;;
@@ -77,8 +84,10 @@ class Host : public testing::Test {
     ASSERT_TRUE(host.ok()) << host.status();
     host_ = *std::move(host);
   }
-  uint64_t Submit(const std::string& kind) {
+  uint64_t Submit(const std::string& kind, wire::JobPlace place = wire::JOB_ON_LOCAL) {
     wire::SubmitRequest request;
+    request.mutable_needs()->set_place(place);
+    if (place == wire::JOB_ON_SLURM) request.mutable_launch()->add_sbatch("--nodes=2");
     request.set_name(kind);
     request.mutable_launch()->set_job_yaml("name: " + kind + "\n");
     request.mutable_launch()->set_folder(root_.string());
@@ -361,6 +370,36 @@ TEST_F(Host, ARemovedJobIsGoneAndItsNumberIsNotGivenAgain) {
   Open();
   EXPECT_EQ(State(id), "unknown");
   EXPECT_EQ(Submit("done"), id + 1);
+}
+
+TEST_F(Host, AJobOnSlurmIsFollowedThereAndNotSubmittedTwice) {
+  const uint64_t id = Submit("waits", wire::JOB_ON_SLURM);
+  ASSERT_TRUE(Begins(id));
+  EXPECT_EQ(Job(id).reason(), "SLURM job 12 is PENDING");
+  JobProcess::Find(root_ / "service" / "jobs" / "1" / "process")->Signal(SIGKILL);
+  const absl::Time deadline = absl::Now() + kPatience;
+  while (Job(id).begins() < 2 && absl::Now() < deadline) host_->Turn();
+  EXPECT_TRUE(Order(id, wire::JOB_ORDER_STOP).ok());
+  EXPECT_TRUE(Becomes(id, "stopped"));
+  EXPECT_THAT(Log(id), ContainsRegex("slurm submit --wait --run-folder [^ ]*/run [^ ]*/job.yaml -- --nodes=2\n"
+                                     "(slurm wait [^ ]*/run\n)+$"));
+  EXPECT_TRUE(Order(id, wire::JOB_ORDER_RESUME).ok());
+  EXPECT_TRUE(Becomes(id, "running"));
+  EXPECT_THAT(Log(id), ContainsRegex("wait [^\n]*\nslurm submit --wait [^\n]*\n$")) << "it is submitted anew";
+}
+
+TEST_F(Host, AScriptOnSlurmGetsItsInterpreterAndItsArguments) {
+  wire::SubmitRequest request;
+  request.set_name("done");
+  request.mutable_needs()->set_place(wire::JOB_ON_SLURM);
+  wire::JobLaunch& launch = *request.mutable_launch();
+  launch.set_job_yaml("name: done\n");
+  launch.set_folder(root_.string());
+  for (const char* const word : {"/usr/bin/env", "python3", "/srv/train.py", "--depth", "18"}) launch.add_script(word);
+  const uint64_t id = host_->Submit(request).value().id();
+  EXPECT_TRUE(Becomes(id, "done"));
+  EXPECT_THAT(Log(id), HasSubstr("job.yaml --script /srv/train.py --python python3 --script-argument=--depth "
+                                 "--script-argument=18\n"));
 }
 
 TEST_F(Host, AFolderHasOneHost) {

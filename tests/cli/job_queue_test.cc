@@ -331,6 +331,80 @@ TEST(SharedQueue, JobsThatEndedFirstAreSurplus) {
   EXPECT_THAT(shared.queue.Surplus(100), ElementsAre()) << "it is to be continued";
 }
 
+class SlurmJobs : public Queue {
+ protected:
+  static wire::SubmitRequest OnSlurm() {
+    wire::SubmitRequest request = Job();
+    request.mutable_needs()->set_place(wire::JOB_ON_SLURM);
+    return request;
+  }
+  uint64_t SubmitOnSlurm() { return queue_.Submit(OnSlurm(), 1).value().id(); }
+  void Lose(uint64_t id) { queue_.End(id, {wire::SERVICE_JOB_UNKNOWN, "killed"}, 3); }
+};
+
+TEST_F(SlurmJobs, BeginAtOnceAndTakeNothingFromOthers) {
+  for (int i = 0; i < 2; ++i) queue_.Begin(Submit(), 2);
+  const uint64_t waits = Submit(5), first = SubmitOnSlurm(), second = SubmitOnSlurm();
+  EXPECT_EQ(queue_.Next(), first);
+  queue_.Begin(first, 2);
+  EXPECT_EQ(queue_.Next(), second);
+  queue_.Begin(second, 2);
+  EXPECT_EQ(queue_.Next(), std::nullopt);
+  EXPECT_EQ(queue_.used().jobs, 2u);
+  EXPECT_EQ(queue_.WhyItWaits(waits), "2 of 2 jobs run");
+  queue_.End(first, {wire::SERVICE_JOB_DONE, ""}, 3);
+  EXPECT_EQ(queue_.Next(), std::nullopt) << "the end of a job on SLURM makes no room here";
+}
+
+TEST_F(SlurmJobs, AreFollowedAgainHoweverOftenTheirFollowerIsLost) {
+  const uint64_t id = SubmitOnSlurm();
+  for (uint32_t i = 0; i < 3 * JobQueue::kLossesMax; ++i) {
+    queue_.Begin(id, 2);
+    EXPECT_EQ(LostOnSlurm(*queue_.Find(id)), i > 0);
+    Lose(id);
+    ASSERT_EQ(State(id), "queued");
+    EXPECT_EQ(queue_.Next(), id);
+  }
+  EXPECT_EQ(queue_.Find(id)->reason(), "nobody follows it: killed");
+  queue_.Begin(id, 2);
+  queue_.End(id, {wire::SERVICE_JOB_FAILED, "no data"}, 3);
+  EXPECT_TRUE(Order(wire::JOB_ORDER_RESUME, id).ok());
+  EXPECT_FALSE(LostOnSlurm(*queue_.Find(id))) << "it is submitted anew";
+}
+
+TEST_F(SlurmJobs, AnOrderOutlivesTheLossOfTheFollower) {
+  const uint64_t lost = SubmitOnSlurm(), ordered = SubmitOnSlurm(), queued = SubmitOnSlurm();
+  queue_.Begin(lost, 2);
+  Lose(lost);
+  EXPECT_TRUE(Order(wire::JOB_ORDER_CANCEL, lost).ok());
+  EXPECT_EQ(State(lost), "queued") << "SLURM has it: somebody must tell it";
+  queue_.Begin(ordered, 2);
+  EXPECT_TRUE(Order(wire::JOB_ORDER_STOP, ordered).ok());
+  queue_.Tell(ordered);
+  Lose(ordered);
+  EXPECT_TRUE(Order(wire::JOB_ORDER_CANCEL, queued).ok());
+  EXPECT_EQ(State(queued), "cancelled") << "SLURM has not got it yet";
+  for (const uint64_t id : {lost, ordered}) {
+    EXPECT_EQ(queue_.Next(), id);
+    queue_.Begin(id, 4);
+    EXPECT_FALSE(queue_.Find(id)->told());
+    queue_.End(id, {wire::SERVICE_JOB_STOPPED, "stopped"}, 5);
+  }
+  EXPECT_EQ(State(lost), "cancelled");
+  EXPECT_EQ(State(ordered), "stopped");
+}
+
+TEST_F(SlurmJobs, AskForNothingOfTheService) {
+  wire::SubmitRequest request = OnSlurm();
+  request.mutable_needs()->set_gpus(1);
+  EXPECT_THAT(std::string(queue_.Submit(request, 1).status().message()),
+              HasSubstr("allowed are options for sbatch, as --sbatch=--gpus-per-node=2"));
+  request = Job();
+  request.mutable_needs()->set_place(static_cast<wire::JobPlace>(9));
+  EXPECT_THAT(std::string(queue_.Submit(request, 1).status().message()),
+              HasSubstr("the job's place: found 9; allowed are those from 0 to 1"));
+}
+
 TEST_F(Queue, ARestoredQueueGoesOnWithItsNumbersAndItsOrder) {
   wire::ServiceJob kept = queue_.Submit(Job(), 1).value();
   kept.set_id(7);

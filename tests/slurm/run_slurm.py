@@ -552,8 +552,9 @@ class Slurm(unittest.TestCase):
         self.assertIn("#SBATCH --signal=B:USR1@60", self.slackline("slurm", "submit", "job.yaml", "--stop-before", "60", "--dry-run"))
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def main(case="Slurm", every=()):
+    """Runs the tests of `case` in the program's module that are asked for; `every`: those of a run that asks for none."""
+    parser = argparse.ArgumentParser(description=sys.modules["__main__"].__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--programs", required=True, type=pathlib.Path)
     parser.add_argument("--patience", type=float, default=1.0)
     parser.add_argument("--package", type=lambda path: pathlib.Path(path).resolve())
@@ -564,7 +565,7 @@ def main():
     if why:
         print("SKIP:", why)
         return 77
-    tests = [f"Slurm.{name}" for name in OPTIONS.tests]
+    tests = [f"{case}.{name}" for name in OPTIONS.tests or every]
     program = unittest.main(argv=[sys.argv[0], "-v", *tests], exit=False)
     return 0 if program.result.wasSuccessful() else 1
 
