@@ -7,19 +7,12 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/protocol_version.h"
 #include "common/job/job_file.h"
+#include "ps/shard/shard_settings.h"
 #include "worker/scheduler_link/scheduler_wire.h"
 #include "worker/settings/local_job_config.h"
 
 namespace slackline::simulator {
 namespace {
-
-// What a server does by itself, as a real one: at each T, and more often where a quorum has a deadline.
-absl::Duration ServerTick(const job::Job& job, const Timeouts& timeouts) {
-  constexpr absl::Duration kShortest = absl::Milliseconds(5);
-  const absl::Duration deadline = absl::Milliseconds(job.consistency().quorum_deadline_ms());
-  if (deadline == absl::ZeroDuration()) return timeouts.heartbeat;
-  return std::min(timeouts.heartbeat, std::max(deadline / 4, kShortest));
-}
 
 // Training waits for those workers that are there at the beginning.
 job::Job ControllersJob(const job::Job& job) {
@@ -185,7 +178,7 @@ void SimulatedCluster::TickScheduler() {
 
 void SimulatedCluster::TickServers() {
   for (const std::unique_ptr<Server>& server : servers_) server->Tick();
-  queue_.After(ServerTick(config_.job, config_.timeouts), [this] { TickServers(); });
+  queue_.After(ps::TickEvery(config_.job, config_.timeouts), [this] { TickServers(); });
 }
 
 void SimulatedCluster::Observe() {

@@ -224,6 +224,7 @@ void Engine::Push(const PushEvent& push, Actions& actions) {
   Worker* worker = Find(push.sender);
   if (worker == nullptr) return refuse(Unknown(push.sender));
   worker->heard = true;
+  now_ = std::max(now_, push.at);
   if (push.sequence <= worker->clock) {
     auto stored = std::find_if(worker->answers.begin(), worker->answers.end(),
                                [&](const Answer& answer) { return answer.sequence == push.sequence; });

@@ -31,6 +31,11 @@
 //             Federated Optimization", 2019, polynomial with a = 1). A worker's late pushes beyond window_max, since
 //             the last step, are discarded.
 //
+//             With grace, a step that has its quorum waits for pushes that are likely to come, as long as that means
+//             more samples per second (BestEndOfStep(); the idea of a grace window is that of Douillard et al.,
+//             "Decoupled DiLoCo", 2026). Likely are pushes of workers that have pulled the shard's version, at the
+//             times that each of them took before (TurnTimes). The first step after a start or a restore has no grace.
+//
 // Weighting: bsp, softsync and quorum apply the mean of a step's pushes, weighted by samples or not. async and ssp
 // apply each push alone, and scale the learning rate by samples / samples_nominal or not. With staleness_lr inverse
 // (Zhang et al. 2016) each push counts 1 / max(1, staleness): async and ssp multiply the learning rate by this factor;
@@ -49,8 +54,9 @@
 //
 // Thread-safety: none; the shard's sequencer calls it.
 // Cost:          Push(), Pull() and Hello() take logarithmic time in the number of live workers, plus the time for all
-//                that they set free. A change of the members takes that for each worker that comes or goes. A step of
-//                several pushes, a whole set of members, Tick() and Snapshot() take linear time.
+//                that they set free. With grace, all events take linear time while a step with its quorum waits. A
+//                change of the members takes that for each worker that comes or goes. A step of several pushes, a whole
+//                set of members, Tick() and Snapshot() take linear time.
 // Invariants:
 //   - Answers are final and given once per (incarnation, sequence); repeated pushes get the stored answer.
 //   - A worker's answers are given in the order of sequence; its clock never falls within an incarnation.
@@ -81,6 +87,7 @@
 #include "ps/consistency/events.h"
 #include "ps/consistency/newest_incarnations.h"
 #include "ps/consistency/norm_median.h"
+#include "ps/consistency/turn_times.h"
 
 namespace slackline::ps {
 
@@ -100,6 +107,8 @@ struct EngineConfig {
   absl::Duration quorum_deadline;
   // quorum only: true if late pushes are part of the next step instead of being discarded.
   bool count_late = false;
+  // quorum only: true if a step that has its quorum waits for pushes that are likely to come.
+  bool grace = false;
   // quorum only: time after a step's first push when the step is applied without the missing pushes, if the last push
   // of all missing workers was late here.
   absl::Duration standstill_after = absl::Milliseconds(4800);
@@ -239,6 +248,12 @@ class Engine {
     std::map<Sequence, HeldPush> held;  // pushes that arrived and are not answered; without gaps from clock + 1 on
     std::vector<WaitingPull> pulls;     // oldest first
     std::optional<Clock64> gate;        // smallest clock under which gate_ lists the worker
+    // With grace: version and time of the last pull that was served, times from pulls to pushes, and the samples of the
+    // last push.
+    Version pulled;
+    absl::Time pulled_at;
+    TurnTimes turns;
+    uint64_t samples = 0;
   };
   // Keeps the indexes up to date. A worker's clock, held pushes and pulls change only while a Change for it exists.
   class Change {
@@ -303,6 +318,8 @@ class Engine {
   bool Late(const HeldPush& push) const;
   // Discards or accepts the worker's next pushes that are late.
   void AnswerLate(WorkerId id, Worker& worker, Actions& actions);
+  // Returns true if an open step that has its quorum waits for nobody else.
+  bool GraceIsOver();
   // Returns true if the open step has waited for as long as it may.
   bool Overdue(absl::Time now) const;
   void ApplyOpenStep(Actions& actions);
@@ -333,6 +350,10 @@ class Engine {
   // Workers by the smallest clock of their pulls that wait for other workers. An entry may be out of date: it stays
   // until the slowest worker has come so far, which costs less than to look for it in memory of so many workers.
   std::map<Clock64, std::vector<WorkerId>> gate_;
+
+  absl::Time now_ = absl::InfinitePast();         // latest time of an event
+  absl::Time stepped_at_ = absl::InfinitePast();  // time of the last step
+  double best_rate_ = 0;                          // largest samples per second of the open step so far
 
   NormMedian norms_;  // norms of whole gradients, reported by workers
   NormMedian part_norms_;

@@ -9,6 +9,7 @@
 namespace slackline::ps {
 
 void Engine::Pull(const PullEvent& pull, absl::Time now, Actions& actions) {
+  now_ = std::max(now_, now);
   Worker* worker = Find(pull.sender);
   if (worker == nullptr) {
     actions.push_back(RefuseAction{pull.sender, Sequence(), pull.id, Unknown(pull.sender), Sequence()});
@@ -45,6 +46,8 @@ void Engine::ServePulls(WorkerId id, Worker& worker, Actions& actions) {
   std::erase_if(worker.pulls, [&](const WaitingPull& pull) {
     if (!MayGo(worker, pull)) return false;
     actions.push_back(ServeAction{{id, worker.incarnation}, pull.id});
+    worker.pulled = version_;
+    worker.pulled_at = now_;
     return true;
   });
   std::optional<Clock64> gate = worker.gate;
@@ -80,9 +83,10 @@ bool Engine::MayServe(const PastState& past, const Sender& sender, Clock64 clock
 // --- Waiting ----------------------------------------------------------------------------------------------------
 
 void Engine::Tick(absl::Time now, Actions& actions) {
+  now_ = std::max(now_, now);
   if (workers_.empty()) return;
-  if (Overdue(now)) {
-    ApplyOpenStep(actions);
+  if (const bool overdue = Overdue(now); overdue || config_.grace) {
+    if (overdue) ApplyOpenStep(actions);
     Settle(actions);
   }
   std::optional<WorkerId> awaited;

@@ -16,7 +16,7 @@ void Engine::Settle(Actions& actions) {
   } else if (config_.mode == Mode::kSoftsync) {
     ApplyFullGroups(actions);
   } else if (config_.mode == Mode::kQuorum) {
-    while (OpenStepSize() >= QuorumSize()) ApplyOpenStep(actions);
+    while (OpenStepSize() >= QuorumSize() && GraceIsOver()) ApplyOpenStep(actions);
   }
   ServePulls(actions);
 }
@@ -24,6 +24,10 @@ void Engine::Settle(Actions& actions) {
 void Engine::Take(const PushEvent& push, Worker& worker, Actions& actions) {
   if (config_.mode == Mode::kSoftsync) return Accept(push, worker, actions);
   if (config_.mode == Mode::kAsync || config_.mode == Mode::kSsp) return ApplyAlone(push, worker, actions);
+  if (config_.grace) {
+    if (push.base == worker.pulled) worker.turns.Add(push.at - worker.pulled_at);
+    worker.samples = config_.weighting == Weighting::kUniform ? 1 : push.samples;
+  }
   {
     Change change(*this, push.sender.worker, worker);
     worker.held[push.sequence] = {push.base, push.samples, push.at};
@@ -103,6 +107,8 @@ ApplyAction Engine::Mean(const std::vector<Taken>& pushes, double average_rate) 
                       : static_cast<double>(apply.samples) / static_cast<double>(config_.samples_nominal);
   apply.average_rate = average_rate;
   ++version_.number;
+  stepped_at_ = now_;
+  best_rate_ = 0;
   samples_applied_ += apply.samples;
   apply.version = version_;
   return apply;
@@ -199,6 +205,20 @@ void Engine::AnswerLate(WorkerId id, Worker& worker, Actions& actions) {
       Finish(sender, worker, {sequence, Outcome::kDiscarded, DiscardReason::kLate, version_, 0}, actions);
     }
   }
+}
+
+bool Engine::GraceIsOver() {
+  if (!config_.grace || OpenStepSize() == workers_.size() || stepped_at_ == absl::InfinitePast()) return true;
+  double samples = 0;
+  std::vector<LikelyPush> likely;
+  for (const auto& [id, worker] : workers_) {
+    if (!worker.held.empty()) {
+      samples += static_cast<double>(worker.samples);
+    } else if (worker.pulled == version_) {
+      worker.turns.AddLikely(worker.pulled_at, now_, static_cast<double>(worker.samples), likely);
+    }
+  }
+  return BestEndOfStep(stepped_at_, now_, samples, std::move(likely), best_rate_) <= now_;
 }
 
 bool Engine::Overdue(absl::Time now) const {

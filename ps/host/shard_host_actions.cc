@@ -43,6 +43,10 @@ std::string WhoIsAwaited(const WaitingAction& waiting, const EngineConfig& confi
                         "; it goes on when that worker pushes, or when the scheduler declares it dead");
   }
   const WaitingAction::OpenStep& step = *waiting.step;
+  if (step.held >= step.needed) {
+    return absl::StrCat("has the ", step.needed, " pushes of its next step and waits a little longer for ",
+                        Culprit(waiting), ", whose push is likely to come soon (consistency.grace)");
+  }
   std::string text = absl::StrCat("has ", step.held, " of the ", step.needed, " pushes of its next step and waits for ",
                                   step.missing > 1 ? absl::StrCat("one of ", step.missing, " workers, such as ") : "",
                                   Culprit(waiting), "; it goes on when enough of them push or are declared dead");

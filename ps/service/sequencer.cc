@@ -12,6 +12,7 @@
 #include "common/shm/descriptor_socket.h"
 #include "common/shm/host.h"
 #include "ps/base/readable.h"
+#include "ps/shard/shard_settings.h"
 
 namespace slackline::ps {
 namespace {
@@ -23,13 +24,9 @@ std::chrono::system_clock::time_point After(absl::Duration wait) {
   return std::chrono::system_clock::now() + absl::ToChronoMicroseconds(wait);
 }
 
-// A quorum's deadline is kept to a quarter of itself. Nothing else is in more of a hurry than heartbeats are.
 int TicksPerHeartbeat(const SequencerOptions& options) {
-  constexpr absl::Duration kShortest = absl::Milliseconds(5);
-  const absl::Duration deadline = absl::Milliseconds(options.job.consistency().quorum_deadline_ms());
-  if (deadline == absl::ZeroDuration()) return 1;
-  return std::max(1,
-                  static_cast<int>(absl::FDivDuration(options.timeouts.heartbeat, std::max(deadline / 4, kShortest))));
+  const absl::Duration every = TickEvery(options.job, options.timeouts);
+  return std::max(1, static_cast<int>(absl::FDivDuration(options.timeouts.heartbeat, every)));
 }
 
 }  // namespace

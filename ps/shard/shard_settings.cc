@@ -18,6 +18,7 @@ EngineConfig MakeEngineConfig(const job::Job& job, const Timeouts& timeouts, uin
   config.quorum = consistency.quorum();
   config.quorum_deadline = absl::Milliseconds(consistency.quorum_deadline_ms());
   config.count_late = consistency.late() == job::Consistency::COUNT;
+  config.grace = consistency.grace() == job::QuorumGrace::ADAPTIVE;
   if (consistency.weighting() == job::Consistency::UNIFORM) config.weighting = Weighting::kUniform;
   if (consistency.staleness_lr() == job::Consistency::INVERSE) config.staleness_lr = StalenessLr::kInverse;
   config.samples_nominal = SamplesOfPush(job, samples_per_epoch);
@@ -25,6 +26,17 @@ EngineConfig MakeEngineConfig(const job::Job& job, const Timeouts& timeouts, uin
   config.notice_every = timeouts.notice();
   config.standstill_after = timeouts.worker_dead();
   return config;
+}
+
+absl::Duration TickEvery(const job::Job& job, const Timeouts& timeouts) {
+  constexpr absl::Duration kShortest = absl::Milliseconds(5);
+  const job::Consistency& consistency = job.consistency();
+  absl::Duration every = timeouts.heartbeat;
+  if (consistency.quorum_deadline_ms() > 0) {
+    every = std::min(every, absl::Milliseconds(consistency.quorum_deadline_ms()) / 4);
+  }
+  if (consistency.grace() == job::QuorumGrace::ADAPTIVE) every = absl::ZeroDuration();
+  return std::min(timeouts.heartbeat, std::max(every, kShortest));
 }
 
 absl::Status CheckParts(const wire::InstallShardsRequest& request, int groups) {

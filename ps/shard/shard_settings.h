@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/time/time.h"
 #include "common/time/timeouts.h"
 #include "job.pb.h"
 #include "parameter_server.pb.h"
@@ -16,6 +17,10 @@ namespace slackline::ps {
 
 // Returns the engine's settings. `samples_per_epoch`: number of training images.
 EngineConfig MakeEngineConfig(const job::Job& job, const Timeouts& timeouts, uint64_t samples_per_epoch);
+
+// Returns the time between two calls of Engine::Tick(), on which deadlines of steps depend: a quarter of the quorum's
+// deadline, 5 ms with grace; at least 5 ms and at most T.
+absl::Duration TickEvery(const job::Job& job, const Timeouts& timeouts);
 
 // Checks the parts of all shards. `groups`: number of groups in the job file.
 //   kInvalidArgument  elements that are both frozen and trained; ranges that are out of order, beyond the trained

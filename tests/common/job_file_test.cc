@@ -183,7 +183,7 @@ const Refusal kRefusals[] = {
     {"UnknownKey", "consistency:\n  xylophone: 5\n",
      "j.yaml:2: found the unknown key 'consistency.xylophone'; allowed are mode, staleness_max, softsync_n, quorum, "
      "quorum_deadline_ms, weighting, staleness_lr, delay_compensation, dc_lambda, dc_mean_square, dc_references_max, "
-     "staleness_auto, staleness_min, late"},
+     "staleness_auto, staleness_min, late, grace"},
     {"RepeatedKey", "seed: 1\nname: x\nseed: 1\n", "j.yaml:3: seed: found a second time; the first is in line 1"},
     {"ListAsKey", "[a]: 1\n", "j.yaml:1: found a list as a key; allowed are names"},
     {"AllMistakesAtOnce", "seed: x\n\nname: a b\n",
@@ -514,7 +514,8 @@ TEST(JobFile, ResolvedYamlReadsBackEqual) {
         "output: {trackers: [mlflow, wandb]}", "consistency: {mode: softsync, softsync_n: 2, staleness_lr: inverse}",
         "consistency: {delay_compensation: adaptive, dc_mean_square: 0, dc_references_max: 3}",
         "optimizer: {momentum: 0.9, momentum_correction: asynchrony, scaling: linear}",
-        "consistency: {mode: quorum, quorum: 0.9, quorum_deadline_ms: 100, weighting: uniform, late: count}"}) {
+        "consistency: {mode: quorum, quorum: 0.9, quorum_deadline_ms: 100, weighting: uniform, late: count, grace: "
+        "adaptive}"}) {
     const absl::StatusOr<job::Job> job = ParseJob(text, "j.yaml");
     ASSERT_TRUE(job.ok()) << job.status();
     const absl::StatusOr<job::Job> back = ParseJob(ToYaml(*job), "resolved.yaml");

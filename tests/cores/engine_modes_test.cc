@@ -4,9 +4,11 @@
 namespace slackline::ps::engine_modes_test {
 namespace {
 
+using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::SizeIs;
 
 class SoftsyncTest : public EngineTest {
  protected:
@@ -157,6 +159,26 @@ class QuorumTest : public EngineTest {
     config.count_late = count_late;
     EngineTest::Start(config, std::move(members));
   }
+  // After a first step of A and B at 100 ms. C takes 110 ms to push, and D 300 ms; C has pulled the version at 110 ms.
+  void StartWithGrace(absl::Duration deadline = absl::ZeroDuration()) {
+    EngineConfig config = Config(Mode::kQuorum);
+    config.quorum = 0.5;
+    config.quorum_deadline = deadline;
+    config.grace = true;
+    EngineTest::Start(config, {A(), B(), C(), D()});
+    for (const Sender& sender : {A(), B(), C(), D()}) Pull(sender, 1, 0);
+    After(absl::Milliseconds(100));
+    Push(A(), 1);
+    EXPECT_THAT(Push(B(), 1), Contains(HasSubstr("-> 1.1"))) << "nothing is known of C and D";
+    Turn(A(), 1);
+    Turn(B(), 1);
+    After(absl::Milliseconds(10));
+    EXPECT_THAT(Push(C(), 1, {Lineage(1), 0}), ElementsAre("drop 3:1", "answer 3:1 late staleness 0"));
+    Turn(C(), 1);
+    After(absl::Milliseconds(90));
+  }
+  // Pulls after the push with this sequence.
+  void Turn(const Sender& sender, uint64_t sequence) { EXPECT_THAT(Pull(sender, sequence + 1, sequence), SizeIs(1)); }
   void StartCountingLate(double quorum, std::vector<Sender> members) {
     Start(quorum, std::move(members), absl::ZeroDuration(), /*count_late=*/true);
   }
@@ -213,6 +235,48 @@ TEST_F(QuorumTest, TheDeadlineCountsFromTheFirstPushOfTheStep) {
                           "answer 2:1 applied staleness 0"));
   EXPECT_THAT(After(absl::Milliseconds(500)), IsEmpty());
   EXPECT_THAT(Push(C(), 1, {Lineage(1), 0}), ElementsAre("drop 3:1", "answer 3:1 late staleness 0"));
+}
+
+TEST_F(QuorumTest, GraceIsForPushesThatUsuallyComeSoon) {
+  StartWithGrace();
+  Push(A(), 2);
+  EXPECT_THAT(Push(B(), 2), IsEmpty()) << "C is likely to come at 220 ms";
+  After(absl::Milliseconds(15));
+  EXPECT_THAT(Push(C(), 2), Contains(HasSubstr("apply 1:2*0.333333 2:2*0.333333 3:2*0.333333"))) << "D is not awaited";
+  for (const Sender& sender : {A(), B(), C()}) Turn(sender, 2);
+  After(absl::Milliseconds(85));
+  EXPECT_THAT(Push(D(), 1, {Lineage(1), 0}), Contains("answer 4:1 late staleness 0"));
+  Turn(D(), 1);
+  After(absl::Milliseconds(15));
+  Push(A(), 3);
+  EXPECT_THAT(Push(B(), 3), IsEmpty()) << "C is likely to come by 330 ms, D at 600 ms";
+  EXPECT_THAT(After(absl::Milliseconds(14)), IsEmpty());
+  EXPECT_THAT(After(absl::Milliseconds(1)), Contains(HasSubstr("apply 1:3*0.5 2:3*0.5")))
+      << "C has not come, D is too slow";
+}
+
+TEST_F(QuorumTest, GraceEndsAtTheDeadlineAndWhenTheAwaitedOneLeaves) {
+  StartWithGrace(absl::Milliseconds(12));
+  Push(A(), 2);
+  Push(B(), 2);
+  EXPECT_THAT(After(absl::Milliseconds(11)), IsEmpty());
+  EXPECT_THAT(After(absl::Milliseconds(1)), Contains(HasSubstr("apply 1:2*0.5 2:2*0.5")));
+  StartWithGrace();
+  Push(A(), 2);
+  Push(B(), 2);
+  EXPECT_THAT(Members(2, {A(), B(), D()}), Contains(HasSubstr("apply 1:2*0.5 2:2*0.5")));
+}
+
+TEST_F(QuorumTest, ARestoredShardHasNoGraceBeforeItsFirstStep) {
+  StartWithGrace();
+  EngineConfig config = Config(Mode::kQuorum);
+  config.quorum = 0.5;
+  config.grace = true;
+  const EngineState state = engine_->Snapshot();
+  engine_.emplace(config, state);
+  Members(2, {A(), B(), C(), D()});
+  Push(A(), 2);
+  EXPECT_THAT(Push(B(), 2), Contains(HasSubstr("apply 1:2*0.5 2:2*0.5")));
 }
 
 TEST_F(QuorumTest, ASecondPushFromTheSameBaseIsLateWhenItsTurnComes) {

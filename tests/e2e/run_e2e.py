@@ -144,7 +144,7 @@ class Local(EndToEnd):
         self.check(SMALL, 0.75, "consistency.mode=bsp", "local={steps: 10, lr: 0.1}", *self.LOCAL)
 
     def test_local_sgd_in_a_quorum(self):
-        self.check(SMALL, 0.75, "consistency={mode: quorum, quorum: 0.6, quorum_deadline_ms: 1000}",
+        self.check(SMALL, 0.75, "consistency={mode: quorum, quorum: 0.6, quorum_deadline_ms: 1000, grace: adaptive}",
                    "local={steps: 10, lr: 0.1}", *self.LOCAL)
 
     def test_diloco(self):

@@ -101,6 +101,7 @@ class Cluster {
     config.softsync_n = options.softsync_n;
     config.quorum = options.quorum;
     config.quorum_deadline = options.quorum_deadline;
+    config.grace = options.grace;
     config.window_max = 4;
     return config;
   }

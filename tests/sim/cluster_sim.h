@@ -31,6 +31,7 @@ struct Options {
   uint64_t softsync_n = 1;
   double quorum = 0.75;
   absl::Duration quorum_deadline;
+  bool grace = false;
   // Clock that each worker must reach.
   uint64_t clock_target = 10;
   // Time up to which faults happen; afterwards everything must come to its end.
@@ -51,6 +52,7 @@ struct Outcome {
   uint64_t discarded = 0;
   uint64_t late = 0;         // discarded pushes that were late
   uint64_t overdue = 0;      // steps of a quorum that was not reached in time
+  uint64_t graced = 0;       // steps with more pushes than their quorum needs
   uint64_t of_the_gone = 0;  // pushes applied that were accepted from a worker that left
   uint64_t notices = 0;      // messages that name the worker for which a pull waits
   uint64_t repeated_answers = 0;

@@ -30,6 +30,7 @@ Options OptionsOf(uint64_t seed) {
   options.softsync_n = 1 + variant % 2;
   options.quorum = kQuorums[variant % 3];
   options.quorum_deadline = kDeadlines[variant / 3 % 3];
+  options.grace = variant / 9 % 2 == 1;
   // With three a group of softsync, or those who are missing, would hardly ever be some.
   if (options.mode == ps::Mode::kSoftsync || options.mode == ps::Mode::kQuorum) options.workers = 4;
   return options;
@@ -46,6 +47,7 @@ TEST(ClusterSim, InvariantsHoldInEveryHistory) {
     sum.discarded += outcome.discarded;
     sum.late += outcome.late;
     sum.overdue += outcome.overdue;
+    sum.graced += outcome.graced;
     sum.of_the_gone += outcome.of_the_gone;
     sum.notices += outcome.notices;
     sum.repeated_answers += outcome.repeated_answers;
@@ -58,11 +60,13 @@ TEST(ClusterSim, InvariantsHoldInEveryHistory) {
   const uint64_t histories = seed - seeds.first();
   std::printf(
       "%lu seeds from %lu on: %lu events, %lu applied, %lu of them from workers gone, %lu steps at a deadline, %lu "
+      "with more than "
+      "their quorum, %lu "
       "discarded, %lu of them late, %lu notices, %lu repeated answers, %lu restores, %lu lost and reported, %lu "
       "deaths, %lu joins, "
       "%lu broken streams\n",
-      histories, seeds.first(), sum.events, sum.applied, sum.of_the_gone, sum.overdue, sum.discarded, sum.late,
-      sum.notices, sum.repeated_answers, sum.restores, sum.lost, sum.deaths, sum.joins, sum.stream_breaks);
+      histories, seeds.first(), sum.events, sum.applied, sum.of_the_gone, sum.overdue, sum.graced, sum.discarded,
+      sum.late, sum.notices, sum.repeated_answers, sum.restores, sum.lost, sum.deaths, sum.joins, sum.stream_breaks);
   // A search that had no time may have been short.
   if (histories < 1000 || !seeds.Ends(seed)) return;
   // Histories in which nothing happens would prove nothing.
@@ -70,6 +74,7 @@ TEST(ClusterSim, InvariantsHoldInEveryHistory) {
   EXPECT_GT(sum.discarded, sum.late);
   EXPECT_GT(sum.late, histories / 10);
   EXPECT_GT(sum.overdue, histories / 10);
+  EXPECT_GT(sum.graced, histories / 10);
   EXPECT_GT(sum.of_the_gone, 0u);
   EXPECT_GT(sum.notices, histories / 10);
   EXPECT_GT(sum.repeated_answers, 0u);
@@ -121,6 +126,13 @@ TEST(ClusterSim, CatchesAQuorumThatTakesLatePushes) {
   bugs.take_late = true;
   const std::string violation = FirstViolation(bugs, 500, "computed from");
   EXPECT_NE(violation.find("computed from"), std::string::npos) << violation;
+}
+
+TEST(ClusterSim, CatchesAQuorumThatWaitsForWhoDoesNotCome) {
+  Bugs bugs;
+  bugs.endless_grace = true;
+  const std::string violation = FirstViolation(bugs, 1000, "has had its quorum for");
+  EXPECT_NE(violation.find("has had its quorum for"), std::string::npos) << violation;
 }
 
 TEST(ClusterSim, TheSameSeedGivesTheSameHistory) {

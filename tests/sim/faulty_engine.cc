@@ -44,6 +44,10 @@ void FaultyEngine::Push(const ps::PushEvent& push, ps::Actions& actions) {
   Engine::Push(told, actions);
 }
 
+void FaultyEngine::Tick(absl::Time now, ps::Actions& actions) {
+  if (!bugs_.endless_grace) Engine::Tick(now, actions);
+}
+
 ps::ApplyAction FaultyEngine::AsPushed(ps::ApplyAction apply) const {
   for (ps::ApplyAction::Part& part : apply.parts) {
     const auto base = bases_.find(part.push);

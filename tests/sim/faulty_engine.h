@@ -15,6 +15,7 @@ struct Bugs {
   bool no_fast_forward = false;  // does not advance to the clock that a worker names
   bool drop_accepted = false;    // forgets accepted pushes of a worker that leaves
   bool take_late = false;        // takes late pushes into a step of a quorum
+  bool endless_grace = false;    // never ends the grace of a quorum by itself
 };
 
 // Plants bugs from outside of the engine: changes events on their way in, and actions on their way out. Without bugs it
@@ -31,6 +32,7 @@ class FaultyEngine : public ps::Engine {
   absl::Status SetMembers(const ps::MemberSet& set, ps::Actions& actions);
   absl::Status Hello(const ps::HelloEvent& hello, ps::Actions& actions);
   void Push(const ps::PushEvent& push, ps::Actions& actions);
+  void Tick(absl::Time now, ps::Actions& actions);
   // Returns the step with the bases that its pushes came with; Push() may have passed on others.
   ps::ApplyAction AsPushed(ps::ApplyAction apply) const;
 

@@ -12,6 +12,7 @@ bool ShardModel::Applied(const PushKey& key) const { return absl::c_linear_searc
 bool ShardModel::Accepted(const PushKey& key) const { return absl::c_linear_search(accepted_, key); }
 
 void ShardModel::SetMembers(const ps::MemberSet& set) {
+  same_members_ = false;
   const auto put_out = [&](WorkerId id) {
     std::erase_if(members_, [&](const ps::Sender& member) { return member.worker == id; });
   };
@@ -25,7 +26,9 @@ void ShardModel::SetMembers(const ps::MemberSet& set) {
 
 std::string ShardModel::Apply(const ps::ApplyAction& apply, const std::set<ps::Sender>& fenced, absl::Time now) {
   const size_t before = content_.size();
-  Step step{apply, {}, members_.size(), false, now, accepted_, arriving_};
+  Step step{apply, {}, members_.size(), false, now, stepped_at_, same_members_, accepted_, arriving_};
+  stepped_at_ = now;
+  same_members_ = true;
   step.others_discarded = config_->mode == ps::Mode::kQuorum && OthersDiscarded(apply);
   for (const auto& part : apply.parts) {
     const PushKey& key = part.push;
@@ -50,6 +53,7 @@ std::string ShardModel::Apply(const ps::ApplyAction& apply, const std::set<ps::S
     return absl::StrCat("takes a step to ", ToString(apply.version), " that ", broken);
   }
   if (config_->mode == ps::Mode::kQuorum && !ReachesQuorum(*config_, step)) ++outcome_->overdue;
+  if (config_->grace && HasMoreThanItsQuorum(*config_, step)) ++outcome_->graced;
   std::erase_if(accepted_, [&](const PushKey& key) { return Applied(key); });
   return "";
 }
@@ -140,6 +144,8 @@ void ShardModel::Restore() {
   staged_.clear();
   accepted_.clear();
   members_.clear();
+  stepped_at_ = absl::InfinitePast();
+  same_members_ = false;
   content_ = manifest_content_;
   states_ = manifest_states_;
   fates_ = manifest_fates_;

@@ -81,6 +81,8 @@ class ShardModel {
   const ps::EngineConfig* config_;
   Outcome* outcome_;
   std::set<ps::Sender> members_;
+  absl::Time stepped_at_ = absl::InfinitePast();  // time of the last step since the start or a restore
+  bool same_members_ = false;                     // the members are those of that time
   std::map<PushKey, Staged> staged_;
   std::optional<PushKey> arriving_;
   std::deque<PushKey> accepted_;  // softsync: answered as applied, not in the content yet; oldest first

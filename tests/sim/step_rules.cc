@@ -52,6 +52,29 @@ std::string BrokenOfSoftsync(const ps::EngineConfig& config, const Step& step) {
   return absl::StrCat("has ", step.parts.size(), " pushes instead of ", size);
 }
 
+size_t PushesNeeded(const ps::EngineConfig& config, const Step& step) {
+  size_t needed = 1;
+  while (static_cast<double>(needed) < config.quorum * static_cast<double>(step.live_workers) - 1e-9) ++needed;
+  return needed;
+}
+
+// Waiting means more pushes per second, of which missing ones count three times. So a step takes at most as many times
+// longer than with its quorum alone as all live workers, counted so, are more than the quorum, whoever comes or does
+// not. A step that a change of the members completes has the time of the event before, at most a tick earlier.
+std::string BrokenOfGrace(const ps::EngineConfig& config, const Step& step) {
+  if (!ReachesQuorum(config, step) || !step.same_members) return "";
+  std::vector<absl::Time> staged;
+  for (const StepPart& part : step.parts) staged.push_back(part.staged_at);
+  std::sort(staged.begin(), staged.end());
+  const size_t needed = PushesNeeded(config, step);
+  const absl::Time reached = staged[needed - 1];
+  const bool graced = config.grace && step.before != absl::InfinitePast();
+  const double longer = 1 + 3 * (static_cast<double>(step.live_workers) / static_cast<double>(needed) - 1);
+  const absl::Time latest = graced ? step.before + longer * (reached - step.before + kTick) + kTick : reached;
+  if (step.now <= latest) return "";
+  return absl::StrCat("has had its quorum for ", absl::FormatDuration(step.now - reached));
+}
+
 std::string BrokenOfQuorum(const ps::EngineConfig& config, const Step& step) {
   const Version before{step.apply.version.lineage, step.apply.version.number - 1};
   std::set<ps::Sender> senders;
@@ -63,6 +86,7 @@ std::string BrokenOfQuorum(const ps::EngineConfig& config, const Step& step) {
     if (!senders.insert(part.push.sender).second)
       return absl::StrCat("has two pushes of one worker: ", Show(part.push));
   }
+  if (std::string broken = BrokenOfGrace(config, step); !broken.empty()) return broken;
   if (ReachesQuorum(config, step) || Overdue(config, step)) return "";
   return absl::StrCat("has ", step.parts.size(), " pushes of ", step.live_workers, " live workers");
 }
@@ -70,7 +94,11 @@ std::string BrokenOfQuorum(const ps::EngineConfig& config, const Step& step) {
 }  // namespace
 
 bool ReachesQuorum(const ps::EngineConfig& config, const Step& step) {
-  return static_cast<double>(step.parts.size()) > config.quorum * static_cast<double>(step.live_workers) - 1e-9;
+  return step.parts.size() >= PushesNeeded(config, step);
+}
+
+bool HasMoreThanItsQuorum(const ps::EngineConfig& config, const Step& step) {
+  return step.parts.size() > PushesNeeded(config, step);
 }
 
 std::string Show(const ps::PushRef& push) {

@@ -25,6 +25,10 @@ struct Step {
   // True if the last push of every live worker outside of the step was discarded.
   bool others_discarded = false;
   absl::Time now;
+  // Time of the step before, and whether the members are still those of that time. Infinite past: there was none since
+  // the start or a restore.
+  absl::Time before = absl::InfinitePast();
+  bool same_members = false;
   // softsync: pushes that are answered and not applied, in the order of their answers; then the push that is about to
   // be answered.
   std::deque<ps::PushRef> accepted;
@@ -33,7 +37,11 @@ struct Step {
 
 std::string Show(const ps::PushRef& push);
 
+// Largest time between two ticks of a shard in quorum. A shard whose machine stands still has none.
+inline constexpr absl::Duration kTick = absl::Milliseconds(100);
+
 bool ReachesQuorum(const ps::EngineConfig& config, const Step& step);
+bool HasMoreThanItsQuorum(const ps::EngineConfig& config, const Step& step);
 // Returns whether the step may have fewer pushes than its quorum.
 bool Overdue(const ps::EngineConfig& config, const Step& step);
 // Returns how the step breaks the rules of the mode; empty if it breaks none.

@@ -47,6 +47,7 @@ job::Job JobOf(const Options& options, Random& random) {
   consistency.set_quorum(kQuorums[random.Below(3)]);
   consistency.set_quorum_deadline_ms(random.Chance(0.5) ? 0 : 400);
   const bool quorum = consistency.mode() == job::Consistency::QUORUM;
+  if (quorum && Random(seed, 9).Chance(0.5)) consistency.set_grace(job::QuorumGrace::ADAPTIVE);
   if (quorum && !replicated && Random(seed, 8).Chance(0.5)) consistency.set_late(job::Consistency::COUNT);
   const bool many = consistency.mode() == job::Consistency::SOFTSYNC || consistency.mode() == job::Consistency::QUORUM;
   job.mutable_cluster()->set_servers(static_cast<uint32_t>(random.Between(1, 2)));

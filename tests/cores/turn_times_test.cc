@@ -1,0 +1,70 @@
+// How long a step waits for pushes that are likely to come.
+#include "ps/consistency/turn_times.h"
+
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include "absl/strings/str_cat.h"
+
+namespace slackline::ps::turn_times_test {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+absl::Time At(int64_t ms) { return absl::FromUnixMillis(ms); }
+
+// Examples: "120: 0.5", in milliseconds and samples.
+std::vector<std::string> LikelyAt(const TurnTimes& times, int64_t pulled_ms, int64_t now_ms) {
+  std::vector<LikelyPush> likely = {{At(0), 7}};  // another worker's stays as it is
+  times.AddLikely(At(pulled_ms), At(now_ms), 1, likely);
+  EXPECT_EQ(likely.front().samples, 7);
+  std::vector<std::string> lines;
+  for (size_t i = 1; i < likely.size(); ++i) {
+    lines.push_back(absl::StrCat(absl::ToUnixMillis(likely[i].at), ": ", likely[i].samples));
+  }
+  return lines;
+}
+
+TEST(TurnTimesTest, EachTimeThatWouldStillBringThePushIsAsLikely) {
+  TurnTimes times;
+  EXPECT_THAT(LikelyAt(times, 100, 100), IsEmpty());
+  for (const int ms : {20, 40, 10, 30}) times.Add(absl::Milliseconds(ms));
+  EXPECT_THAT(LikelyAt(times, 100, 100), ElementsAre("120: 0.2", "140: 0.2", "110: 0.2", "130: 0.2", "160: 0.2"));
+  EXPECT_THAT(LikelyAt(times, 100, 130), ElementsAre("140: 0.5", "160: 0.5"));
+  EXPECT_THAT(LikelyAt(times, 100, 140), ElementsAre("160: 1"))
+      << "later than ever: as far beyond 40 as 40 is beyond 20";
+  EXPECT_THAT(LikelyAt(times, 100, 160), IsEmpty());
+  for (size_t i = 0; i < TurnTimes::kKept; ++i) times.Add(absl::Milliseconds(5));
+  EXPECT_THAT(LikelyAt(times, 100, 105), IsEmpty()) << "older times are forgotten";
+}
+
+TEST(BestEndOfStepTest, IsThatWithTheMostSamplesPerSecond) {
+  struct Case {
+    std::vector<LikelyPush> likely;
+    int64_t end_ms;
+    const char* why;
+  };
+  for (const Case& c :
+       {Case{{}, 100, "nobody else"}, Case{{{At(120)}}, 120, "2 and 3 x 1 in 120 ms"},
+        Case{{{At(250)}}, 100, "5 in 250 ms are no more than 2 in 100 ms"}, Case{{{At(249)}}, 249, "but these are"},
+        Case{{{At(320)}, {At(300)}}, 320, "8 in 320 ms, though the first alone would be no gain"},
+        Case{{{At(120)}, {At(400)}}, 120, "the second one takes too long"},
+        Case{{{At(600), 4}}, 600, "it has as many samples as four"},
+        Case{{{At(120), 0.5}, {At(300), 0.5}}, 120, "it comes at once or not soon"}}) {
+    double best = 0;
+    EXPECT_EQ(BestEndOfStep(At(0), At(100), 2, c.likely, best), At(c.end_ms)) << c.why;
+    EXPECT_EQ(best, 20);
+  }
+}
+
+TEST(BestEndOfStepTest, IsNotPutOffByPushesThatDidNotCome) {
+  double best = 0;
+  EXPECT_EQ(BestEndOfStep(At(0), At(100), 2, {{At(140)}, {At(180)}}, best), At(180));
+  EXPECT_EQ(BestEndOfStep(At(0), At(140), 2, {{At(260)}}, best), At(140)) << "5 in 260 ms, and there were 2 in 100 ms";
+  EXPECT_EQ(BestEndOfStep(At(100), At(100), 2, {{At(190)}}, best), At(100)) << "a step has just been";
+}
+
+}  // namespace
+}  // namespace slackline::ps::turn_times_test
