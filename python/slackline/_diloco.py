@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
+import time
 import warnings
-from typing import TYPE_CHECKING, Callable, Optional
+from typing import TYPE_CHECKING, Callable, Optional, Union
 
 import torch
 from torch import nn
@@ -13,6 +15,8 @@ from ._optimizer import Optimizer
 
 if TYPE_CHECKING:
     from ._worker import Worker
+
+_UNITS_S = {"ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
 
 
 class DiLoCo(Optimizer):
@@ -36,28 +40,43 @@ class DiLoCo(Optimizer):
 
     A round is shorter at the end of a range of samples, for example the last one of an epoch, and where a stream ends.
 
+    With `every="30s"` workers of unequal speed take rounds of equal time: each takes as many steps as it can, and its push counts by its
+    samples. Set local.steps, the largest number of steps, to several times what the fastest worker takes in that time: the last round of
+    so many steps is shorter.
+
     Args:
         model: As in Optimizer.
         worker: As in Optimizer. Not of a node group.
         outer: torch.optim.SGD, Adam or AdamW whose settings the servers take, as by `like` in Optimizer. Default: the job file's
             `optimizer` if it has an lr, else SGD with lr=0.7, momentum=0.9 and nesterov=True, as in DiLoCo.
+        every: End of a round: a number of steps, 1 to local.steps; or a time since the worker got the weights, such as "30s", "500ms",
+            "10min" or "1h", after which the round ends with the present step. Default: local.steps.
 
     Attributes:
         param_groups (list): As in Optimizer, of the outer optimizer. A scheduler of torch may set `lr`.
 
     Raises:
         FailedPreconditionError: The job has no local.steps, the worker is a node group, or it has an optimizer already.
+        ValueError: `every` is neither of both.
         others: As Optimizer.
     """
 
     _in_rounds = True
 
-    def __init__(self, model: nn.Module, worker: Worker, *, outer: Optional[torch.optim.Optimizer] = None) -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        worker: Worker,
+        *,
+        outer: Optional[torch.optim.Optimizer] = None,
+        every: Optional[Union[int, str]] = None,
+    ) -> None:
         if worker._node is not None:
             raise FailedPreconditionError("a node group has no local training: start the scripts without --node-group")
         if outer is None and not worker._job.names_lr:
             trained = [one for one in model.parameters() if one.requires_grad] if isinstance(model, nn.Module) else []
             outer = torch.optim.SGD(trained, lr=0.7, momentum=0.9, nesterov=True) if trained else None
+        self._most_steps, self._seconds = _end_of_round(every, worker.local_steps)
         super().__init__(model, worker, like=outer, accumulate=1, overlap=False)
         self._warned_of_standstill = False
         self._begin_round()
@@ -92,10 +111,11 @@ class DiLoCo(Optimizer):
         self._steps += 1
         self._add_figures()
         worker._note_place()
-        if self._steps < worker.local_steps and not worker._has_all_samples():
-            worker.alive()
-        else:
+        over = self._steps >= self._most_steps or time.monotonic() - self._begun >= self._seconds
+        if over or worker._has_all_samples():
             self._push_round()
+        else:
+            worker.alive()
         return None
 
     # --- what the worker calls ---
@@ -123,6 +143,7 @@ class DiLoCo(Optimizer):
 
     def _begin_round(self) -> None:
         self._steps = 0
+        self._begun = time.monotonic()
         self._seen = self._worker._given  # samples whose figures count already
         self._figures = (_Mean(), _Mean())  # of loss and accuracy
 
@@ -154,6 +175,22 @@ class DiLoCo(Optimizer):
                 "model, and is outer.step() called after its step()?",
                 stacklevel=4,
             )
+
+
+def _end_of_round(every: Optional[Union[int, str]], most: int) -> tuple[int, float]:
+    """The steps and the seconds of which the first that is reached ends a round. `most`: local.steps; 0 is refused elsewhere."""
+    if every is None or most == 0:
+        return most, float("inf")
+    if isinstance(every, str):
+        parts = re.fullmatch(r"(\d+(?:\.\d+)?) ?(ms|s|min|h)", every)
+        if parts is not None and float(parts[1]) > 0:
+            return most, float(parts[1]) * _UNITS_S[parts[2]]
+    elif isinstance(every, int) and not isinstance(every, bool) and 1 <= every <= most:
+        return every, float("inf")
+    raise ValueError(
+        f"every: found {every!r}; allowed is a number of steps, 1 to {most} (local.steps), or a time such as '30s', '500ms', '10min' "
+        "or '1h'"
+    )
 
 
 class _Mean:

@@ -73,13 +73,13 @@ with slackline.connect() as worker:
 
 
 class Rounds(Base):
-    def check(self, make_inner, outer=None, text=ROUNDS, plain_outer=None, norm=False, servers=2):
-        """One worker does what the same script does in plain torch."""
+    def check(self, make_inner, outer=None, text=ROUNDS, plain_outer=None, norm=False, servers=2, every=None, rounds=PUSHES):
+        """One worker does what the same script does in plain torch. `rounds`: steps of each."""
         model = network(norm)
         twin = PlainDiLoCo(copy.deepcopy(model), plain_outer or (lambda own: torch.optim.SGD(own, lr=0.7, momentum=0.9, nesterov=True)))
         with self.brief_cluster(text, servers=servers) as cluster, cluster.connect(log="warning") as worker:
             both = [(one, make_inner(one.parameters())) for one in (model, twin.model)]
-            exchange = slackline.DiLoCo(model, worker, outer=None if outer is None else outer(model.parameters()))
+            exchange = slackline.DiLoCo(model, worker, outer=None if outer is None else outer(model.parameters()), every=every)
             self.assertEqual(worker.local_steps, 4)
             loader = DataLoader(data(), batch_size=8, sampler=worker.sampler(48))
             pushes, steps, losses, places, reported = [], 0, [], [], []
@@ -108,7 +108,7 @@ class Rounds(Base):
                     steps = 0
                 for name, value in twin.model.state_dict().items():
                     torch.testing.assert_close(model.state_dict()[name], value, **CLOSE, msg=name)
-            self.assertEqual(pushes, PUSHES)
+            self.assertEqual(pushes, rounds)
             # In each epoch the place moves on with every batch, as that of a scheduler of the script's must.
             self.assertEqual(places, sorted(set(places)))
         self.assertIn("complete", worker.reason)
@@ -125,6 +125,12 @@ class Rounds(Base):
         self.check(sgd, plain_outer=lambda own: torch.optim.SGD(own, lr=1.0), text=ROUNDS + "optimizer: {lr: 1}\n")
         adam = lambda own: torch.optim.Adam(own, lr=0.02)  # noqa: E731
         self.check(sgd, outer=adam, plain_outer=adam)
+
+    def test_a_round_ends_after_fewer_steps_or_some_time(self):
+        adamw = lambda own: torch.optim.AdamW(own, lr=0.01)  # noqa: E731
+        for every, rounds in ((3, [3, 1, 2] * 2), ("1h", PUSHES), ("0.001ms", [1] * 12)):
+            with self.subTest(every=every):
+                self.check(adamw, every=every, rounds=rounds)
 
     def test_running_statistics_are_those_of_the_end_of_a_round(self):
         self.check(lambda own: torch.optim.SGD(own, lr=0.05), norm=True)
@@ -179,6 +185,9 @@ class Rounds(Base):
         rounds = self.unconnected(ROUNDS)
         with self.assertRaisesRegex(slackline.FailedPreconditionError, "found local.steps: 4 in the job; .*slackline.DiLoCo trains in rounds"):
             slackline.Optimizer(model, rounds)
+        for every in (0, 5, -1, True, 1.5, "30", "s", "0s", "-1s", "30 days", ""):
+            with self.subTest(every=every), self.assertRaisesRegex(ValueError, r"every: found .*allowed is a number of steps, 1 to 4 \(local"):
+                slackline.DiLoCo(model, rounds, every=every)
         outer = slackline.DiLoCo(model, rounds)
         for arguments in ({"closure": lambda: None}, {"samples": 3}):
             with self.assertRaisesRegex(ValueError, "allowed is none"):
