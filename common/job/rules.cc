@@ -57,7 +57,7 @@ constexpr ModeSetting kModeSettings[] = {
     {"consistency.softsync_n", [](const ModeFacts& facts) { return facts.has_groups; }},
     {"consistency.quorum", [](const ModeFacts& facts) { return facts.has_quorum; }},
     {"consistency.quorum_deadline_ms", [](const ModeFacts& facts) { return facts.has_quorum; }},
-    {"consistency.grace", [](const ModeFacts& facts) { return facts.has_quorum; }},
+    {"consistency.grace", [](const ModeFacts& facts) { return facts.has_quorum && !facts.answers_first; }},
     {"consistency.late", [](const ModeFacts& facts) { return facts.has_quorum; }},
     {"consistency.staleness_lr", [](const ModeFacts& facts) { return facts.takes_stale(); }},
     {"consistency.delay_compensation", [](const ModeFacts& facts) { return facts.takes_stale(); }},

@@ -43,6 +43,7 @@ absl::Status Engine::SetMembers(const MemberSet& set, Actions& actions) {
   }
   const std::vector<Sender> out = PutOutBy(set);
   epoch_ = set.epoch;
+  planned_until_ = absl::InfinitePast();
   const Clock64 first = clock_min();
   const auto live_before = static_cast<double>(workers_.size());
   for (const Sender& sender : out) PutOut(sender.worker, actions);

@@ -31,10 +31,11 @@
 //             Federated Optimization", 2019, polynomial with a = 1). A worker's late pushes beyond window_max, since
 //             the last step, are discarded.
 //
-//             With grace, a step that has its quorum waits for pushes that are likely to come, as long as that means
-//             more samples per second (BestEndOfStep(); the idea of a grace window is that of Douillard et al.,
-//             "Decoupled DiLoCo", 2026). Likely are pushes of workers that have pulled the shard's version, at the
-//             times that each of them took before (TurnTimes). The first step after a start or a restore has no grace.
+//             With grace, a step that has its quorum waits for pushes that are likely to come, as long as the samples
+//             per second rise, of which missing ones count more (BestEndOfStep(); the idea of a grace window is that of
+//             Douillard et al., "Decoupled DiLoCo", 2026). Likely are pushes of workers that have pulled the shard's
+//             version, at the times that each of them took before (TurnTimes). The first step after a start or a
+//             restore has no grace.
 //
 // Weighting: bsp, softsync and quorum apply the mean of a step's pushes, weighted by samples or not. async and ssp
 // apply each push alone, and scale the learning rate by samples / samples_nominal or not. With staleness_lr inverse
@@ -54,7 +55,7 @@
 //
 // Thread-safety: none; the shard's sequencer calls it.
 // Cost:          Push(), Pull() and Hello() take logarithmic time in the number of live workers, plus the time for all
-//                that they set free. With grace, all events take linear time while a step with its quorum waits. A
+//                that they set free. With grace, an event may take n log n while a step with its quorum waits. A
 //                change of the members takes that for each worker that comes or goes. A step of several pushes, a whole
 //                set of members, Tick() and Snapshot() take linear time.
 // Invariants:
@@ -314,12 +315,14 @@ class Engine {
   size_t QuorumSize() const;
   // Number of live workers with a push in the open step.
   size_t OpenStepSize() const { return workers_.size() - missing_.size(); }
-  std::vector<Taken> OpenStep() const;
+  std::vector<Taken> PushesOfOpenStep() const;
   bool Late(const HeldPush& push) const;
   // Discards or accepts the worker's next pushes that are late.
   void AnswerLate(WorkerId id, Worker& worker, Actions& actions);
-  // Returns true if an open step that has its quorum waits for nobody else.
+  // Returns true if an open step that has its quorum should be applied now; else plans how long it waits.
   bool GraceIsOver();
+  // Returns what this many samples count in the rate of a step.
+  double CountsAs(uint64_t samples) const;
   // Returns true if the open step has waited for as long as it may.
   bool Overdue(absl::Time now) const;
   void ApplyOpenStep(Actions& actions);
@@ -353,7 +356,11 @@ class Engine {
 
   absl::Time now_ = absl::InfinitePast();         // latest time of an event
   absl::Time stepped_at_ = absl::InfinitePast();  // time of the last step
-  double best_rate_ = 0;                          // largest samples per second of the open step so far
+  // With grace: largest samples per second of the open step so far, the end that is planned for it, and its pushes
+  // then.
+  double best_rate_ = 0;
+  absl::Time planned_until_ = absl::InfinitePast();
+  size_t planned_size_ = 0;
 
   NormMedian norms_;  // norms of whole gradients, reported by workers
   NormMedian part_norms_;

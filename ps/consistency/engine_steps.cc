@@ -8,6 +8,12 @@
 #include "ps/consistency/engine.h"
 
 namespace slackline::ps {
+namespace {
+
+// How often a step of a large job plans its end, at most, while pushes come.
+constexpr size_t kPlansOfStep = 64;
+
+}  // namespace
 
 void Engine::Settle(Actions& actions) {
   if (config_.mode == Mode::kBsp) {
@@ -26,7 +32,7 @@ void Engine::Take(const PushEvent& push, Worker& worker, Actions& actions) {
   if (config_.mode == Mode::kAsync || config_.mode == Mode::kSsp) return ApplyAlone(push, worker, actions);
   if (config_.grace) {
     if (push.base == worker.pulled) worker.turns.Add(push.at - worker.pulled_at);
-    worker.samples = config_.weighting == Weighting::kUniform ? 1 : push.samples;
+    worker.samples = push.samples;
   }
   {
     Change change(*this, push.sender.worker, worker);
@@ -109,6 +115,7 @@ ApplyAction Engine::Mean(const std::vector<Taken>& pushes, double average_rate) 
   ++version_.number;
   stepped_at_ = now_;
   best_rate_ = 0;
+  planned_until_ = absl::InfinitePast();
   samples_applied_ += apply.samples;
   apply.version = version_;
   return apply;
@@ -177,7 +184,7 @@ size_t Engine::QuorumSize() const {
   return std::max<size_t>(1, static_cast<size_t>(pushes));
 }
 
-std::vector<Engine::Taken> Engine::OpenStep() const {
+std::vector<Engine::Taken> Engine::PushesOfOpenStep() const {
   std::vector<Taken> pushes;
   for (const auto& [id, worker] : workers_) {
     if (worker.held.empty()) continue;
@@ -208,17 +215,30 @@ void Engine::AnswerLate(WorkerId id, Worker& worker, Actions& actions) {
 }
 
 bool Engine::GraceIsOver() {
-  if (!config_.grace || OpenStepSize() == workers_.size() || stepped_at_ == absl::InfinitePast()) return true;
-  double samples = 0;
-  std::vector<LikelyPush> likely;
+  const size_t size = OpenStepSize();
+  if (!config_.grace || size == workers_.size() || stepped_at_ == absl::InfinitePast()) return true;
+  // The plan is made anew when its time is over or some more pushes are there: in large jobs not at each of them.
+  const size_t more = std::max<size_t>(1, workers_.size() / kPlansOfStep);
+  if (now_ < planned_until_ && size >= planned_size_ && size < planned_size_ + more) return false;
+  StepOutlook step{.begun = stepped_at_};
   for (const auto& [id, worker] : workers_) {
     if (!worker.held.empty()) {
-      samples += static_cast<double>(worker.samples);
+      const HeldPush& held = worker.held.begin()->second;
+      step.samples += CountsAs(held.samples);
+      if (config_.quorum_deadline > absl::ZeroDuration()) {
+        step.latest = std::min(step.latest, held.at + config_.quorum_deadline);
+      }
     } else if (worker.pulled == version_) {
-      worker.turns.AddLikely(worker.pulled_at, now_, static_cast<double>(worker.samples), likely);
+      worker.turns.AddLikely(worker.pulled_at, now_, CountsAs(worker.samples), step.likely);
     }
   }
-  return BestEndOfStep(stepped_at_, now_, samples, std::move(likely), best_rate_) <= now_;
+  planned_until_ = BestEndOfStep(std::move(step), now_, best_rate_);
+  planned_size_ = size;
+  return planned_until_ <= now_;
+}
+
+double Engine::CountsAs(uint64_t samples) const {
+  return config_.weighting == Weighting::kUniform ? 1 : static_cast<double>(samples);
 }
 
 bool Engine::Overdue(absl::Time now) const {
@@ -239,7 +259,7 @@ bool Engine::Overdue(absl::Time now) const {
 }
 
 void Engine::ApplyOpenStep(Actions& actions) {
-  const std::vector<Taken> pushes = OpenStep();
+  const std::vector<Taken> pushes = PushesOfOpenStep();
   ApplyHeld(pushes, static_cast<double>(pushes.size()) / static_cast<double>(workers_.size()), actions);
   for (auto& [id, worker] : workers_) AnswerLate(id, worker, actions);
 }

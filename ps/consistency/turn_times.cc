@@ -25,16 +25,18 @@ void TurnTimes::AddLikely(absl::Time pulled, absl::Time now, double samples, std
   for (size_t i = first; i < likely.size(); ++i) likely[i].samples /= ways;
 }
 
-absl::Time BestEndOfStep(absl::Time begun, absl::Time now, double samples, std::vector<LikelyPush> likely,
-                         double& best) {
-  if (now <= begun) return now;
-  best = std::max(best, samples / absl::ToDoubleSeconds(now - begun));
-  std::sort(likely.begin(), likely.end(), [](const LikelyPush& a, const LikelyPush& b) { return a.at < b.at; });
+absl::Time BestEndOfStep(StepOutlook step, absl::Time now, double& best) {
+  if (now <= step.begun) return now;
+  best = std::max(best, step.samples / absl::ToDoubleSeconds(now - step.begun));
+  std::sort(step.likely.begin(), step.likely.end(),
+            [](const LikelyPush& a, const LikelyPush& b) { return a.at < b.at; });
+  const absl::Time soon = step.begun + kSoon * (now - step.begun);
   absl::Time end = now;
-  double rate_at_end = best;
-  for (const LikelyPush& push : likely) {
-    samples += kMissedCounts * push.samples;
-    const double rate = samples / absl::ToDoubleSeconds(push.at - begun);
+  double samples = step.samples, rate_at_end = best;
+  for (const LikelyPush& push : step.likely) {
+    if (push.at > step.latest) break;
+    samples += (push.at <= soon ? kMissedCounts : 1) * push.samples;
+    const double rate = samples / absl::ToDoubleSeconds(push.at - step.begun);
     if (rate <= rate_at_end) continue;
     rate_at_end = rate;
     end = push.at;

@@ -34,16 +34,24 @@ class TurnTimes {
   absl::Duration tail_;
 };
 
-// Samples of a push that misses its step count so many times: its worker also begins the next one late. In simulated
-// clusters (examples/experiments/grace.yaml) 1 gives up too many pushes, and more than 3 brings nothing.
+// Samples of a push that misses its step count so many times: its worker also begins the next one late. Pushes that
+// come when the step has taken more than kSoon times as long as now count once: their workers miss steps in any case.
+// Both numbers were chosen in simulated clusters (docs/adr/0087-grace-maximizes-samples-per-second.md).
 inline constexpr double kMissedCounts = 3;
+inline constexpr double kSoon = 1.5;
 
-// Returns the time until which an open step should wait: that of one of the `likely` pushes, if the step then has more
-// samples per second, on average, than it would have had at any time before; else `now`. The likely samples count
-// kMissedCounts times. `begun`: time of the previous step; `samples`: those that are there; `best`: largest samples per
-// second so far, which is updated. If each push has as many samples, a step takes at most 1 + kMissedCounts x (live
-// workers / quorum - 1) times as long as until its quorum was there.
-absl::Time BestEndOfStep(absl::Time begun, absl::Time now, double samples, std::vector<LikelyPush> likely,
-                         double& best);
+// What is known of an open step.
+struct StepOutlook {
+  absl::Time begun;                            // time of the previous step
+  absl::Time latest = absl::InfiniteFuture();  // time at which the step is applied in any case
+  double samples = 0;                          // samples that are there
+  std::vector<LikelyPush> likely = {};         // pushes that may come
+};
+
+// Returns the time until which the step should wait: that of a likely push, if the samples per second are then larger,
+// on average, than they were at any time before; else `now`. Samples of likely pushes count as said above. `best`:
+// largest samples per second so far, which is updated. If each push has as many samples, a step takes at most 1 +
+// kMissedCounts x (live workers / quorum - 1) times as long as until its quorum was there.
+absl::Time BestEndOfStep(StepOutlook step, absl::Time now, double& best);
 
 }  // namespace slackline::ps

@@ -44,8 +44,9 @@ std::string WhoIsAwaited(const WaitingAction& waiting, const EngineConfig& confi
   }
   const WaitingAction::OpenStep& step = *waiting.step;
   if (step.held >= step.needed) {
-    return absl::StrCat("has the ", step.needed, " pushes of its next step and waits a little longer for ",
-                        Culprit(waiting), ", whose push is likely to come soon (consistency.grace)");
+    return absl::StrCat("has the ", step.needed,
+                        " pushes of its next step and waits a little longer for likely ones (consistency.grace); ",
+                        Culprit(waiting), " has not pushed yet");
   }
   std::string text = absl::StrCat("has ", step.held, " of the ", step.needed, " pushes of its next step and waits for ",
                                   step.missing > 1 ? absl::StrCat("one of ", step.missing, " workers, such as ") : "",

@@ -49,15 +49,15 @@ class DiLoCo(Optimizer):
         worker: As in Optimizer. Not of a node group.
         outer: torch.optim.SGD, Adam or AdamW whose settings the servers take, as by `like` in Optimizer. Default: the job file's
             `optimizer` if it has an lr, else SGD with lr=0.7, momentum=0.9 and nesterov=True, as in DiLoCo.
-        every: End of a round: a number of steps, 1 to local.steps; or a time since the worker got the weights, such as "30s", "500ms",
-            "10min" or "1h", after which the round ends with the present step. Default: local.steps.
+        every: End of a round: a number of steps, 1 to local.steps; or a time, such as "30s", "500ms", "10min" or "1h": the round ends with the
+            first step that ends so long after the round's first step. Default: local.steps.
 
     Attributes:
         param_groups (list): As in Optimizer, of the outer optimizer. A scheduler of torch may set `lr`.
 
     Raises:
         FailedPreconditionError: The job has no local.steps, the worker is a node group, or it has an optimizer already.
-        ValueError: `every` is neither of both.
+        ValueError: `every` is neither a number of steps from 1 to local.steps nor a time.
         others: As Optimizer.
     """
 
@@ -108,6 +108,8 @@ class DiLoCo(Optimizer):
         if worker.done:
             return None
         worker._before_step()
+        if self._steps == 0:
+            self._begun = time.monotonic()
         self._steps += 1
         self._add_figures()
         worker._note_place()
@@ -143,7 +145,6 @@ class DiLoCo(Optimizer):
 
     def _begin_round(self) -> None:
         self._steps = 0
-        self._begun = time.monotonic()
         self._seen = self._worker._given  # samples whose figures count already
         self._figures = (_Mean(), _Mean())  # of loss and accuracy
 

@@ -514,8 +514,7 @@ TEST(JobFile, ResolvedYamlReadsBackEqual) {
         "output: {trackers: [mlflow, wandb]}", "consistency: {mode: softsync, softsync_n: 2, staleness_lr: inverse}",
         "consistency: {delay_compensation: adaptive, dc_mean_square: 0, dc_references_max: 3}",
         "optimizer: {momentum: 0.9, momentum_correction: asynchrony, scaling: linear}",
-        "consistency: {mode: quorum, quorum: 0.9, quorum_deadline_ms: 100, weighting: uniform, late: count, grace: "
-        "adaptive}"}) {
+        "consistency: {mode: quorum, quorum: 0.9, quorum_deadline_ms: 100, weighting: uniform, late: count}"}) {
     const absl::StatusOr<job::Job> job = ParseJob(text, "j.yaml");
     ASSERT_TRUE(job.ok()) << job.status();
     const absl::StatusOr<job::Job> back = ParseJob(ToYaml(*job), "resolved.yaml");

@@ -2,6 +2,8 @@
 #include "ps/consistency/turn_times.h"
 
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -40,6 +42,12 @@ TEST(TurnTimesTest, EachTimeThatWouldStillBringThePushIsAsLikely) {
   EXPECT_THAT(LikelyAt(times, 100, 105), IsEmpty()) << "older times are forgotten";
 }
 
+// Of a step that begun at 0 and has 2 samples.
+absl::Time BestEnd(std::vector<LikelyPush> likely, int64_t now_ms, double& best, int64_t latest_ms = 1000000) {
+  return BestEndOfStep({.begun = At(0), .latest = At(latest_ms), .samples = 2, .likely = std::move(likely)}, At(now_ms),
+                       best);
+}
+
 TEST(BestEndOfStepTest, IsThatWithTheMostSamplesPerSecond) {
   struct Case {
     std::vector<LikelyPush> likely;
@@ -47,23 +55,30 @@ TEST(BestEndOfStepTest, IsThatWithTheMostSamplesPerSecond) {
     const char* why;
   };
   for (const Case& c :
-       {Case{{}, 100, "nobody else"}, Case{{{At(120)}}, 120, "2 and 3 x 1 in 120 ms"},
-        Case{{{At(250)}}, 100, "5 in 250 ms are no more than 2 in 100 ms"}, Case{{{At(249)}}, 249, "but these are"},
-        Case{{{At(320)}, {At(300)}}, 320, "8 in 320 ms, though the first alone would be no gain"},
-        Case{{{At(120)}, {At(400)}}, 120, "the second one takes too long"},
-        Case{{{At(600), 4}}, 600, "it has as many samples as four"},
-        Case{{{At(120), 0.5}, {At(300), 0.5}}, 120, "it comes at once or not soon"}}) {
+       {Case{{}, 100, "nobody else"}, Case{{{At(150)}}, 150, "2 and 3 x 1 in 150 ms"},
+        Case{{{At(151)}}, 100, "2 and 1 in 151 ms: it is too late to count three times"},
+        Case{{{At(149), 0.3}}, 100, "2.9 in 149 ms are no more than 2 in 100 ms"},
+        Case{{{At(170), 4}}, 170, "but 2 and 4 in 170 ms are"},
+        Case{{{At(120)}, {At(300)}}, 120, "the second one takes too long"},
+        Case{{{At(120), 0.5}, {At(300), 0.5}}, 120, "it comes at once or not soon"},
+        Case{{{At(190), 1.5}, {At(180), 1.5}}, 190, "5 in 190 ms, though the first alone is no gain"}}) {
     double best = 0;
-    EXPECT_EQ(BestEndOfStep(At(0), At(100), 2, c.likely, best), At(c.end_ms)) << c.why;
+    EXPECT_EQ(BestEnd(c.likely, 100, best), At(c.end_ms)) << c.why;
     EXPECT_EQ(best, 20);
   }
 }
 
 TEST(BestEndOfStepTest, IsNotPutOffByPushesThatDidNotCome) {
   double best = 0;
-  EXPECT_EQ(BestEndOfStep(At(0), At(100), 2, {{At(140)}, {At(180)}}, best), At(180));
-  EXPECT_EQ(BestEndOfStep(At(0), At(140), 2, {{At(260)}}, best), At(140)) << "5 in 260 ms, and there were 2 in 100 ms";
-  EXPECT_EQ(BestEndOfStep(At(100), At(100), 2, {{At(190)}}, best), At(100)) << "a step has just been";
+  EXPECT_EQ(BestEnd({{At(140)}}, 100, best), At(140));
+  EXPECT_EQ(BestEnd({{At(260), 2.5}}, 140, best), At(140)) << "4.5 in 260 ms, and there were 2 in 100 ms";
+  EXPECT_EQ(BestEnd({{At(190)}}, 0, best), At(0)) << "a step has just been";
+}
+
+TEST(BestEndOfStepTest, IsNotBehindTheDeadline) {
+  double best = 0;
+  EXPECT_EQ(BestEnd({{At(120)}, {At(130), 9}}, 100, best, 125), At(120));
+  EXPECT_EQ(BestEnd({{At(130)}}, 100, best, 125), At(100));
 }
 
 }  // namespace

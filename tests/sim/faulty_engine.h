@@ -15,7 +15,7 @@ struct Bugs {
   bool no_fast_forward = false;  // does not advance to the clock that a worker names
   bool drop_accepted = false;    // forgets accepted pushes of a worker that leaves
   bool take_late = false;        // takes late pushes into a step of a quorum
-  bool endless_grace = false;    // never ends the grace of a quorum by itself
+  bool endless_grace = false;    // gets no ticks, so that only pushes end the grace of a quorum
 };
 
 // Plants bugs from outside of the engine: changes events on their way in, and actions on their way out. Without bugs it

@@ -47,8 +47,9 @@ job::Job JobOf(const Options& options, Random& random) {
   consistency.set_quorum(kQuorums[random.Below(3)]);
   consistency.set_quorum_deadline_ms(random.Chance(0.5) ? 0 : 400);
   const bool quorum = consistency.mode() == job::Consistency::QUORUM;
-  if (quorum && Random(seed, 9).Chance(0.5)) consistency.set_grace(job::QuorumGrace::ADAPTIVE);
-  if (quorum && !replicated && Random(seed, 8).Chance(0.5)) consistency.set_late(job::Consistency::COUNT);
+  const bool late = quorum && !replicated && Random(seed, 8).Chance(0.5);
+  if (late) consistency.set_late(job::Consistency::COUNT);
+  if (quorum && !late && Random(seed, 9).Chance(0.5)) consistency.set_grace(job::QuorumGrace::ADAPTIVE);
   const bool many = consistency.mode() == job::Consistency::SOFTSYNC || consistency.mode() == job::Consistency::QUORUM;
   job.mutable_cluster()->set_servers(static_cast<uint32_t>(random.Between(1, 2)));
   job.mutable_cluster()->set_shards_per_server(static_cast<uint32_t>(random.Between(1, 2)));
