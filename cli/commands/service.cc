@@ -25,6 +25,7 @@
 #include "cli/commands/shared_options.h"
 #include "cli/commands/train.h"
 #include "cli/run/script.h"
+#include "cli/run/slurm_queue.h"
 #include "cli/service/job_host.h"
 #include "cli/service/jobs_view.h"
 #include "cli/service/queue_limits.h"
@@ -233,12 +234,17 @@ std::string UserName() {
 
 // Checks whether a job can be submitted to SLURM here. Logs why not. Returns the exit code, which is kExitDone if it
 // can.
-int CheckOnSlurm(const std::vector<std::string>& script, const job::Job& job) {
+int CheckOnSlurm(const std::vector<std::string>& script, const job::Job& job, const std::vector<std::string>& sbatch) {
   if (!IsInPath("sbatch")) {
     return Complain(absl::NotFoundError(
         "--on slurm: found no sbatch in the folders of $PATH; allowed is --on slurm where SLURM is installed"));
   }
   absl::Status status = CheckWorkers(script, job);
+  if (const std::string option = UnfollowedOption(sbatch); !option.empty()) {
+    status.Update(absl::InvalidArgumentError(
+        absl::StrCat("--sbatch: found ", option,
+                     "; allowed are options of one job that runs now, with its output in the run folder")));
+  }
   if (status.ok()) status = worker::CheckJob(job);
   return status.ok() ? kExitDone : ComplainOfWrongUse(status);
 }
@@ -255,7 +261,7 @@ int Submit(SubmitOptions options) {
   }
   // In an allocation some defaults are others, and the data may be elsewhere.
   const job::Job job = on_slurm ? *read : Resolve(*read);
-  const int code = on_slurm ? CheckOnSlurm(*script, job) : CheckStart(*script, job);
+  const int code = on_slurm ? CheckOnSlurm(*script, job, options.sbatch) : CheckStart(*script, job);
   if (code != kExitDone) return code;
   std::error_code error;
   const fs::path here = fs::current_path(error);

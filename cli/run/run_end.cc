@@ -220,12 +220,13 @@ std::string GoOn(const fs::path& run, const job::Job* job, const wire::JobStatus
   if (status.state() == kAway || ((by_hand || no_checkpoint) && saved && status.state() == "stopped")) {
     return absl::StrCat("slackline-scheduler ", job_file, " --run-folder ", folder, " --resume");
   }
-  if (no_checkpoint && !fs::exists(run / "job.yaml", error) && fs::is_directory(run / "submit", error)) {
-    return absl::StrCat("slackline slurm submit ", ShellWord((run / "submit" / "job.yaml").string()));
-  }
   if (no_checkpoint) {
     std::vector<std::string> script = KeptScript(run);
     if (ScriptIn(script).empty()) script.clear();
+    if (fs::is_directory(run / "submit", error)) {
+      return absl::StrCat("slackline slurm submit ", ShellWord((run / "submit" / "job.yaml").string()),
+                          script.empty() ? "" : absl::StrCat(" --script ", ShellWord(ScriptIn(script))));
+    }
     return StartTextOf("slackline", script, (run / "job.yaml").string(), {}).Whole();
   }
   // Early stopping leaves epochs to train.

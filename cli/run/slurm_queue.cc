@@ -27,22 +27,24 @@ constexpr absl::Duration kQueueAnswerMax = absl::Seconds(10);
 
 fs::path NumberFile(const fs::path& run) { return run / "submit" / "job-id"; }
 
-// The answer of squeue goes through a file: whoever asks may not write into the run folder. `more`: further options.
-absl::StatusOr<QueuedJob> AskQueue(const std::string& number, const std::vector<std::string>& more) {
+// Returns the output of squeue with these options. It goes through a file: whoever asks may not write into the run
+// folder.
+//   kNotFound     squeue does not know the job
+//   kUnavailable  as AskSlurm()
+absl::StatusOr<std::string> RunSqueue(const std::vector<std::string>& options) {
   std::string file = fs::temp_directory_path() / "slackline-queue-XXXXXX";
   const int descriptor = ::mkstemp(file.data());
   if (descriptor < 0) return absl::UnavailableError(absl::StrCat("cannot make ", file));
   ::close(descriptor);
-  std::vector<std::string> command = {"/usr/bin/env", "squeue", "--noheader", absl::StrCat("--jobs=", number),
-                                      "--format=%i|%T|%r|%S|%N"};
-  command.insert(command.end(), more.begin(), more.end());
+  std::vector<std::string> command = {"/usr/bin/env", "squeue", "--noheader"};
+  command.insert(command.end(), options.begin(), options.end());
   absl::StatusOr<Process> process = Process::Start({"squeue", command, file});
   std::optional<ProcessEnd> end;
   std::string answer, words;
   if (process.ok()) {
     end = process->WaitFor(kQueueAnswerMax);
     std::ifstream in(file);
-    std::getline(in, answer);
+    answer.assign(std::istreambuf_iterator<char>(in), {});
     words = process->LastWords();
   }
   std::error_code error;
@@ -52,11 +54,21 @@ absl::StatusOr<QueuedJob> AskQueue(const std::string& number, const std::vector<
     return absl::UnavailableError(
         absl::StrCat("squeue has not answered within ", absl::FormatDuration(kQueueAnswerMax)));
   }
-  const bool unknown = end->ok() ? answer.empty() : absl::StrContains(words, "Invalid job id");
-  if (unknown) return absl::NotFoundError(absl::StrCat("SLURM does not know job ", number));
-  if (!end->ok()) return absl::UnavailableError(absl::StrCat("squeue: ", end->Describe(), ": ", words));
-  if (std::optional<QueuedJob> job = ParseQueued(answer)) return *std::move(job);
-  return absl::UnavailableError(absl::StrCat("squeue: found '", answer, "', which is no line of a job"));
+  if (end->ok()) return answer;
+  if (absl::StrContains(words, "Invalid job id")) return absl::NotFoundError("SLURM does not know the job");
+  return absl::UnavailableError(absl::StrCat("squeue: ", end->Describe(), ": ", words));
+}
+
+// `more`: further options.
+absl::StatusOr<QueuedJob> AskQueue(const std::string& number, const std::vector<std::string>& more) {
+  std::vector<std::string> options = {absl::StrCat("--jobs=", number), "--format=%i|%T|%r|%S|%N"};
+  options.insert(options.end(), more.begin(), more.end());
+  const absl::StatusOr<std::string> answer = RunSqueue(options);
+  if (!answer.ok()) return answer.status();
+  if (answer->empty()) return absl::NotFoundError("SLURM does not know the job");
+  const std::string line = answer->substr(0, answer->find('\n'));
+  if (std::optional<QueuedJob> job = ParseQueued(line)) return *std::move(job);
+  return absl::UnavailableError(absl::StrCat("squeue: found '", line, "', which is no line of a job"));
 }
 
 }  // namespace
@@ -85,6 +97,38 @@ std::optional<QueuedJob> ParseQueued(const std::string& line) {
 absl::Status NoteSlurmJob(const fs::path& run, const std::string& number) {
   // With several clusters "12;cluster".
   return ReplaceFile(NumberFile(run), number.substr(0, number.find(';')) + "\n");
+}
+
+void ForgetSlurmJob(const fs::path& run) {
+  std::error_code error;
+  fs::remove(NumberFile(run), error);
+}
+
+fs::path BatchScriptOf(const fs::path& run) { return run / "submit" / "slackline.sbatch"; }
+
+absl::StatusOr<std::optional<std::string>> FindByScript(const fs::path& run) {
+  const absl::StatusOr<std::string> answer = RunSqueue({"--me", "--format=%i|%o"});
+  if (!answer.ok()) return answer.status();
+  for (const absl::string_view line : absl::StrSplit(*answer, '\n')) {
+    const std::vector<std::string> parts = absl::StrSplit(line, absl::MaxSplits('|', 1));
+    if (parts.size() == 2 && absl::StripAsciiWhitespace(parts[1]) == BatchScriptOf(run).string()) {
+      return std::optional(parts[0].substr(0, parts[0].find_first_not_of("0123456789")));
+    }
+  }
+  return std::optional<std::string>();
+}
+
+std::string UnfollowedOption(const std::vector<std::string>& options) {
+  static constexpr absl::string_view kLong[] = {"--array", "--wait",  "--test-only", "--wrap",   "--help",
+                                                "--usage", "--error", "--version",   "--output", "--open-mode"};
+  static constexpr absl::string_view kShort[] = {"-a", "-W", "-h", "-V", "-o", "-e"};
+  for (const std::string& option : options) {
+    const absl::string_view name = absl::string_view(option).substr(0, option.find('='));
+    if (std::find(std::begin(kLong), std::end(kLong), name) != std::end(kLong)) return std::string(name);
+    if (option.size() < 2 || option[1] == '-') continue;
+    if (std::find(std::begin(kShort), std::end(kShort), name.substr(0, 2)) != std::end(kShort)) return option;
+  }
+  return "";
 }
 
 std::optional<std::string> SlurmJobOf(const fs::path& run) {

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -30,8 +31,19 @@ struct QueuedJob {
 // Records that the run is in SLURM's queue under this number, which is the output of sbatch --parsable.
 //   kUnavailable  the file system refuses
 absl::Status NoteSlurmJob(const std::filesystem::path& run, const std::string& number);
-// Returns the number under which the run was last submitted; nullopt if it was not.
+// Forgets the number, before the run is submitted anew.
+void ForgetSlurmJob(const std::filesystem::path& run);
+// Returns the number under which the run was last submitted; nullopt if it was not, or the number was not noted.
 std::optional<std::string> SlurmJobOf(const std::filesystem::path& run);
+
+// Path of the batch script of the run, by which SLURM's queue tells whose job one is.
+std::filesystem::path BatchScriptOf(const std::filesystem::path& run);
+// Returns the number of this user's job in the queue that runs the batch script of the run; nullopt if there is none.
+//   kUnavailable  as AskSlurm()
+absl::StatusOr<std::optional<std::string>> FindByScript(const std::filesystem::path& run);
+// Returns the option for sbatch in `options` with which nobody could follow the job; empty if there is none: it makes
+// several jobs or none, or changes what the job runs or where its output goes.
+std::string UnfollowedOption(const std::vector<std::string>& options);
 
 // Asks SLURM for a job. It knows jobs that have ended for some minutes (MinJobAge).
 //   kNotFound     SLURM does not know the job, or not any more

@@ -441,7 +441,8 @@ absl::StatusOr<std::vector<std::string>> JobHost::CommandFor(const wire::Service
     return command;
   }
   const bool goes_on = job.begun_checkpoint() > 0;
-  if (!goes_on) {
+  // What a lost submission has left tells the next one whether SLURM has the job.
+  if (!goes_on && !LostOnSlurm(job)) {
     if (absl::Status aside = PutRunAside(job); !aside.ok()) return aside;
   }
   const std::vector<std::string> script(job.launch().script().begin(), job.launch().script().end());
@@ -463,7 +464,8 @@ absl::StatusOr<std::vector<std::string>> JobHost::CommandFor(const wire::Service
   for (const std::string& setting : job.overrides()) command.insert(command.end(), {"--set", setting});
   const std::vector<std::string> sbatch(job.launch().sbatch().begin(), job.launch().sbatch().end());
   const std::vector<std::string>& last = on_slurm ? sbatch : arguments;
-  if (!last.empty()) command.push_back("--");
+  if (on_slurm || !last.empty()) command.push_back("--");
+  if (on_slurm) command.push_back(absl::StrCat("--job-name=", job.name()));
   command.insert(command.end(), last.begin(), last.end());
   return command;
 }

@@ -422,7 +422,8 @@ const wire::ServiceJob& JobQueue::End(uint64_t id, const JobEnd& end, double now
     // SLURM still has the job, which may have an order to end.
     job.set_losses(job.losses() + 1);
     SetState(job, wire::SERVICE_JOB_QUEUED);
-    if (order == wire::JOB_ORDER_NONE) job.set_reason(absl::StrCat("nobody follows it: ", Cut(end.reason)));
+    if (order == wire::JOB_ORDER_NONE)
+      job.set_reason(absl::StrCat("the process that follows it is gone: ", Cut(end.reason)));
     return job;
   }
   job.set_order(wire::JOB_ORDER_NONE);

@@ -89,7 +89,8 @@ absl::StatusOr<std::string> RunOfTarget(const std::string& target) {
   const fs::path folder = *service / "jobs" / absl::StrCat(job->id);
   if (fs::exists(folder / "run", error)) return (folder / "run").string();
   if (!fs::exists(folder, error)) return NoSuchJob(job->id);
-  return absl::NotFoundError(absl::StrCat("job ", job->id, " has not begun; `slackline jobs` says why it waits"));
+  return absl::NotFoundError(
+      absl::StrCat("job ", job->id, " has not begun, or ended before it did; `slackline jobs ", job->id, "` says why"));
 }
 
 JobServiceClient::JobServiceClient(fs::path folder, std::string address,

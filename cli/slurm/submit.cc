@@ -38,7 +38,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr absl::Duration kSubmitMax = absl::Seconds(60);
+constexpr absl::Duration kSubmitMax = absl::Minutes(5);
 
 // For a shell.
 std::string Quoted(const std::string& text) {
@@ -102,6 +102,26 @@ absl::Status CheckOver(const fs::path& run, const job::Job& job) {
   return CheckNobodyRuns(run, *security);
 }
 
+// Returns whether a submission of the run was begun, and no number of a job was noted.
+bool IsHalfSubmitted(const fs::path& run) {
+  std::error_code error;
+  return fs::exists(BatchScriptOf(run), error) && !SlurmJobOf(run);
+}
+
+// Returns the number of the job that sbatch has submitted; `answer` is what it said.
+//   kUnavailable       SLURM has no job of the run
+//   kDeadlineExceeded  SLURM may have one
+absl::StatusOr<std::string> NumberOrFound(absl::StatusOr<std::string> answer, const fs::path& run) {
+  if (answer.ok()) return answer;
+  // A slow sbatch may have submitted the job, although it did not say so.
+  const absl::StatusOr<std::optional<std::string>> found = FindByScript(run);
+  if (found.ok() && *found) return **found;
+  if (found.ok() && absl::IsUnavailable(answer.status())) return answer;
+  return absl::DeadlineExceededError(absl::StrCat(answer.status().message(), "; SLURM may have the job: look for ",
+                                                  BatchScriptOf(run).string(),
+                                                  " in the output of squeue --me --format='%i %o'"));
+}
+
 }  // namespace
 
 std::string FirstTask(const std::vector<std::string>& sbatch) {
@@ -161,8 +181,11 @@ int Submit(const SubmitOptions& options) {
     return Complain(
         absl::InvalidArgumentError("found --resume with an array; allowed is the folder of one of its tasks"));
   }
-  if (options.wait && IsArray(options.sbatch)) {
-    return Complain(absl::InvalidArgumentError("found --wait with an array; allowed is --wait with one job"));
+  if (const std::string option = UnfollowedOption(options.sbatch); options.wait && !option.empty()) {
+    return Complain(absl::InvalidArgumentError(
+        absl::StrCat("found ", option,
+                     " for sbatch; allowed are options of one job that runs now, with its output in the run "
+                     "folder")));
   }
   const absl::StatusOr<std::vector<std::string>> script =
       options.resume ? CommandToGoOn(options.script, options.run_folder) : CommandOf(options.script);
@@ -192,10 +215,20 @@ int Submit(const SubmitOptions& options) {
   }
   fs::path folder = wanted;
   std::error_code error;
+  if (options.wait && !wanted.empty() && IsHalfSubmitted(fs::absolute(wanted).lexically_normal())) {
+    folder = fs::absolute(wanted).lexically_normal();
+    const absl::StatusOr<std::optional<std::string>> number = FindByScript(folder);
+    if (!number.ok()) return Fail(number.status());
+    if (*number) {
+      if (absl::Status noted = NoteSlurmJob(folder, **number); !noted.ok()) return Fail(noted);
+      return FollowJob(folder, /*from_start=*/true, *signals);
+    }
+  }
   if (!options.resume) {
     const absl::StatusOr<RunFolder> made = wanted.empty()
                                                ? RunFolder::CreateUnused(DefaultRunFolder(job->name(), absl::Now()))
-                                               : RunFolder::Create(wanted);
+                                           : IsHalfSubmitted(wanted) ? RunFolder::CreateSubmitted(wanted)
+                                                                     : RunFolder::Create(wanted);
     if (!made.ok()) return Complain(made.status());
     folder = made->path();
     // The run itself makes it; this was to know that nobody else has it.
@@ -215,17 +248,17 @@ int Submit(const SubmitOptions& options) {
       resolved.mutable_cluster()->set_worker_restarts_max(kWorkerRestarts);
     if (absl::Status copied = ReplaceFile(submit / "job.yaml", ToYaml(resolved)); !copied.ok()) return Fail(copied);
   }
-  const absl::Status written =
-      ReplaceFile(submit / "slackline.sbatch", BatchScript(scripted, job->name(), *program, folder));
+  const absl::Status written = ReplaceFile(BatchScriptOf(folder), BatchScript(scripted, job->name(), *program, folder));
   if (!written.ok()) return Fail(written);
   std::vector<std::string> command = {"sbatch", "--parsable"};
   const std::vector<std::string> more = ForAllComponents(options.sbatch);
   command.insert(command.end(), more.begin(), more.end());
-  command.push_back(submit / "slackline.sbatch");
-  const absl::StatusOr<std::string> number = Ask(command, submit / "sbatch.log", kSubmitMax);
+  command.push_back(BatchScriptOf(folder));
+  ForgetSlurmJob(folder);
+  const absl::StatusOr<std::string> number = NumberOrFound(Ask(command, submit / "sbatch.log", kSubmitMax), folder);
   if (!number.ok()) {
-    // The folder may be used again.
-    if (!options.resume) fs::remove_all(folder, error);
+    // The folder may be used again, unless SLURM may have the job.
+    if (!options.resume && absl::IsUnavailable(number.status())) fs::remove_all(folder, error);
     return Fail(number.status());
   }
   if (absl::Status noted = NoteSlurmJob(folder, *number); !noted.ok()) log::Warning(std::string(noted.message()));

@@ -43,7 +43,7 @@ constexpr absl::Duration kEndedMax = absl::Minutes(2);
 constexpr absl::Duration kScancelMax = absl::Seconds(30);
 // Time for SLURM to end a job that was cancelled.
 constexpr absl::Duration kGoneMax = absl::Minutes(5);
-constexpr char kReason[] = "stopped by a signal to `slackline slurm wait`";
+constexpr char kReason[] = "stopped by a signal to the process that follows the job";
 
 // Ends this process by a signal that it had blocked.
 int EndBy(int signal) {
@@ -92,9 +92,9 @@ class JobFollower {
       if (over_) return Report();
       if (wanted_ != Wanted::kNothing && now >= order_at_) GiveOrder(now);
       if (now > give_up_) {
-        return Fail(
-            absl::DeadlineExceededError(absl::StrCat("SLURM has not ended job ", number_, " within ",
-                                                     absl::FormatDuration(kGoneMax), " of scancel; it ", SlurmSays())));
+        return Fail(absl::DeadlineExceededError(absl::StrCat("SLURM has not ended job ", number_, " within ",
+                                                             absl::FormatDuration(kGoneMax),
+                                                             " of scancel, and may still have it; it ", SlurmSays())));
       }
     }
   }

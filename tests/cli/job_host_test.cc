@@ -381,8 +381,9 @@ TEST_F(Host, AJobOnSlurmIsFollowedThereAndNotSubmittedTwice) {
   while (Job(id).begins() < 2 && absl::Now() < deadline) host_->Turn();
   EXPECT_TRUE(Order(id, wire::JOB_ORDER_STOP).ok());
   EXPECT_TRUE(Becomes(id, "stopped"));
-  EXPECT_THAT(Log(id), ContainsRegex("slurm submit --wait --run-folder [^ ]*/run [^ ]*/job.yaml -- --nodes=2\n"
-                                     "(slurm wait [^ ]*/run\n)+$"));
+  EXPECT_THAT(Log(id),
+              ContainsRegex("slurm submit --wait --run-folder [^ ]*/run [^ ]*/job.yaml -- --job-name=waits --nodes=2\n"
+                            "(slurm wait [^ ]*/run\n)+$"));
   EXPECT_TRUE(Order(id, wire::JOB_ORDER_RESUME).ok());
   EXPECT_TRUE(Becomes(id, "running"));
   EXPECT_THAT(Log(id), ContainsRegex("wait [^\n]*\nslurm submit --wait [^\n]*\n$")) << "it is submitted anew";
@@ -399,7 +400,7 @@ TEST_F(Host, AScriptOnSlurmGetsItsInterpreterAndItsArguments) {
   const uint64_t id = host_->Submit(request).value().id();
   EXPECT_TRUE(Becomes(id, "done"));
   EXPECT_THAT(Log(id), HasSubstr("job.yaml --script /srv/train.py --python python3 --script-argument=--depth "
-                                 "--script-argument=18\n"));
+                                 "--script-argument=18 -- --job-name=done\n"));
 }
 
 TEST_F(Host, AFolderHasOneHost) {

@@ -365,7 +365,7 @@ TEST_F(SlurmJobs, AreFollowedAgainHoweverOftenTheirFollowerIsLost) {
     ASSERT_EQ(State(id), "queued");
     EXPECT_EQ(queue_.Next(), id);
   }
-  EXPECT_EQ(queue_.Find(id)->reason(), "nobody follows it: killed");
+  EXPECT_EQ(queue_.Find(id)->reason(), "the process that follows it is gone: killed");
   queue_.Begin(id, 2);
   queue_.End(id, {wire::SERVICE_JOB_FAILED, "no data"}, 3);
   EXPECT_TRUE(Order(wire::JOB_ORDER_RESUME, id).ok());

@@ -17,9 +17,11 @@ JOB_FILE = ""
 TIMEOUT_S = 60
 
 PROGRAMS = {
-    "sbatch": 'for script; do :; done\ncp "$script" "$SLURM/script"; echo "PENDING|Resources" > "$SLURM/state"; echo 12',
+    "sbatch": 'echo "$@" >> "$SLURM/submitted"; [ ! -e "$SLURM/refuses" ] || { echo "no such partition" >&2; exit 1; }\n'
+              'echo "PENDING|Resources" > "$SLURM/state"; [ ! -e "$SLURM/dies" ] || kill -9 $PPID; echo 12',
     # A job that SLURM has forgotten has no state, and a controller that is away has no answer.
-    "squeue": '[ ! -e "$SLURM/away" ] || { echo "squeue: error: cannot contact the controller" >&2; exit 1; }\n'
+    "squeue": 'case "$*" in *%o*) [ ! -e "$SLURM/state" ] || echo "12|$SLURM/run/submit/slackline.sbatch"; exit ;; esac\n'
+              '[ ! -e "$SLURM/away" ] || { echo "squeue: error: cannot contact the controller" >&2; exit 1; }\n'
               '[ -e "$SLURM/state" ] || { echo "slurm_load_jobs error: Invalid job id specified" >&2; exit 1; }\n'
               'IFS="|" read -r state reason < "$SLURM/state"; echo "12|$state|$reason|N/A|"',
     "scancel": 'echo "$@" >> "$SLURM/cancelled"; echo "CANCELLED|None" > "$SLURM/state"',
@@ -145,11 +147,26 @@ class SlurmWait(unittest.TestCase):
         self.slurm("COMPLETED|None")
         self.end(process, 0)
 
+    def test_a_submission_that_was_broken_off_is_found_again(self):
+        (self.root / "dies").touch()
+        self.end(self.start("submit", "--wait", JOB_FILE, "--run-folder", self.run), -signal.SIGKILL)
+        self.assertFalse((self.run / "submit/job-id").exists())
+        process = self.submit()
+        self.event("the job is done")
+        self.slurm("COMPLETED|None")
+        self.end(process, 0)
+        self.assertEqual(len((self.root / "submitted").read_text().splitlines()), 1)
+
+    def test_what_sbatch_refuses_leaves_no_folder(self):
+        (self.root / "refuses").touch()
+        self.assertIn("no such partition", self.end(self.start("submit", "--wait", JOB_FILE, "--run-folder", self.run), 1))
+        self.assertFalse(self.run.exists())
+
     def test_wrong_use_is_named(self):
         process = self.start("wait", self.root)
         self.assertIn(f"found no SLURM job of the run in {self.root} (submit/job-id); allowed is", self.end(process, 2))
         process = self.start("submit", "--wait", JOB_FILE, "--run-folder", self.run, "--", "--array=1-3")
-        self.assertIn("found --wait with an array; allowed is --wait with one job", self.end(process, 2))
+        self.assertIn("found --array for sbatch; allowed are options of one job", self.end(process, 2))
 
 
 if __name__ == "__main__":

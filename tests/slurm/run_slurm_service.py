@@ -90,9 +90,9 @@ class OnSlurm(run_service.Service):
         job = self.submit("short.yaml", "--on", "slurm", "--sbatch=--partition=none")
         self.await_state(job, "failed")
         self.assertRegex(self.jobs()[job]["reason"], "sbatch: .*invalid partition specified: none")
-        job = self.submit("short.yaml", "--on", "slurm", "--sbatch=--array=1-2")
-        self.await_state(job, "failed")
-        self.assertIn("found --wait with an array", self.jobs()[job]["reason"])
+        for option in ("--array=1-2", "-a1-2", "--wait", "--test-only", "--output=x"):
+            self.assertIn("allowed are options of one job",
+                          self.slackline("submit", "short.yaml", "--on", "slurm", f"--sbatch={option}", code=2))
         self.assertIn("allowed are options for sbatch", self.slackline("submit", "short.yaml", *SBATCH, "--gpus", 1, code=2))
         self.assertIn("allowed is --sbatch with --on slurm", self.slackline("submit", "short.yaml", SBATCH[2], code=2))
 
