@@ -6,6 +6,7 @@ Exits with 77 (skipped) where SLURM, the programs or the data are not there.
 """
 import os
 import re
+import shutil
 import signal
 import sys
 import unittest
@@ -22,8 +23,11 @@ def setUpModule():
 
 
 class OnSlurm(run_service.Service):
+    path = ""  # folders before those of PATH
+
     def environment(self):
-        return {**run_slurm.CLUSTER.environment, "HOME": str(self.root)}
+        own = run_slurm.CLUSTER.environment
+        return {**own, "HOME": str(self.root), "PATH": self.path + own["PATH"]}
 
     def setUp(self):
         super().setUp()
@@ -85,6 +89,23 @@ class OnSlurm(run_service.Service):
         self.assertIn(f"job {held} is stopped", self.slackline("stop", held))
         self.assertEqual(self.queue(), [])
         self.assertEqual(self.jobs()[held]["reason"], "stopped by `slackline stop`")
+
+    def test_a_job_whose_submission_is_broken_off_is_not_submitted_again(self):
+        programs = self.root / "slow"
+        programs.mkdir()
+        real = shutil.which("sbatch", path=self.environment()["PATH"])
+        (programs / "sbatch").write_text(f'#!/bin/sh\n{real} "$@"\nexec sleep 600\n')
+        (programs / "sbatch").chmod(0o755)
+        self.path = f"{programs}:"
+        job = self.submit("long.yaml", *SBATCH)
+        self.programs.wait_for("SLURM to have it", self.queue, 60)
+        queue = self.queue()
+        os.kill(self.follower(job), signal.SIGKILL)
+        self.await_training(job)
+        self.await_reason(job, rf"^SLURM job {queue[0]} is RUNNING")
+        self.assertEqual(self.queue(), queue)
+        self.assertEqual(self.slackline("cancel", job), f"job {job} is cancelled\n")
+        self.assertEqual(self.queue(), [])
 
     def test_what_slurm_refuses_fails_with_its_words(self):
         job = self.submit("short.yaml", "--on", "slurm", "--sbatch=--partition=none")
