@@ -240,11 +240,7 @@ int CheckOnSlurm(const std::vector<std::string>& script, const job::Job& job, co
         "--on slurm: found no sbatch in the folders of $PATH; allowed is --on slurm where SLURM is installed"));
   }
   absl::Status status = CheckWorkers(script, job);
-  if (const std::string option = UnfollowedOption(sbatch); !option.empty()) {
-    status.Update(absl::InvalidArgumentError(
-        absl::StrCat("--sbatch: found ", option,
-                     "; allowed are options of one job that runs now, with its output in the run folder")));
-  }
+  status.Update(CheckFollowed(sbatch));
   if (status.ok()) status = worker::CheckJob(job);
   return status.ok() ? kExitDone : ComplainOfWrongUse(status);
 }

@@ -118,17 +118,20 @@ absl::StatusOr<std::optional<std::string>> FindByScript(const fs::path& run) {
   return std::optional<std::string>();
 }
 
-std::string UnfollowedOption(const std::vector<std::string>& options) {
+absl::Status CheckFollowed(const std::vector<std::string>& options) {
   static constexpr absl::string_view kLong[] = {"--array", "--wait",  "--test-only", "--wrap",   "--help",
                                                 "--usage", "--error", "--version",   "--output", "--open-mode"};
   static constexpr absl::string_view kShort[] = {"-a", "-W", "-h", "-V", "-o", "-e"};
   for (const std::string& option : options) {
     const absl::string_view name = absl::string_view(option).substr(0, option.find('='));
-    if (std::find(std::begin(kLong), std::end(kLong), name) != std::end(kLong)) return std::string(name);
-    if (option.size() < 2 || option[1] == '-') continue;
-    if (std::find(std::begin(kShort), std::end(kShort), name.substr(0, 2)) != std::end(kShort)) return option;
+    const bool is_long = std::find(std::begin(kLong), std::end(kLong), name) != std::end(kLong);
+    const bool is_short = std::find(std::begin(kShort), std::end(kShort), name.substr(0, 2)) != std::end(kShort);
+    if (!is_long && !is_short) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("found ", name, " for sbatch; allowed are options of one job that runs now, with its output in ",
+                     "the run folder"));
   }
-  return "";
+  return absl::OkStatus();
 }
 
 std::optional<std::string> SlurmJobOf(const fs::path& run) {

@@ -41,9 +41,9 @@ std::filesystem::path BatchScriptOf(const std::filesystem::path& run);
 // Returns the number of this user's job in the queue that runs the batch script of the run; nullopt if there is none.
 //   kUnavailable  as AskSlurm()
 absl::StatusOr<std::optional<std::string>> FindByScript(const std::filesystem::path& run);
-// Returns the option for sbatch in `options` with which nobody could follow the job; empty if there is none: it makes
-// several jobs or none, or changes what the job runs or where its output goes.
-std::string UnfollowedOption(const std::vector<std::string>& options);
+// Checks that somebody can follow a job that is submitted with these options for sbatch.
+//   kInvalidArgument  an option makes several jobs or none, or changes what the job runs or where its output goes
+absl::Status CheckFollowed(const std::vector<std::string>& options);
 
 // Asks SLURM for a job. It knows jobs that have ended for some minutes (MinJobAge).
 //   kNotFound     SLURM does not know the job, or not any more

@@ -441,7 +441,7 @@ absl::StatusOr<std::vector<std::string>> JobHost::CommandFor(const wire::Service
     return command;
   }
   const bool goes_on = job.begun_checkpoint() > 0;
-  // What a lost submission has left tells the next one whether SLURM has the job.
+  // The folder of a lost submission stays: the next submission finds the job in SLURM by the batch script in it.
   if (!goes_on && !LostOnSlurm(job)) {
     if (absl::Status aside = PutRunAside(job); !aside.ok()) return aside;
   }

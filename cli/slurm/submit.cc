@@ -181,11 +181,8 @@ int Submit(const SubmitOptions& options) {
     return Complain(
         absl::InvalidArgumentError("found --resume with an array; allowed is the folder of one of its tasks"));
   }
-  if (const std::string option = UnfollowedOption(options.sbatch); options.wait && !option.empty()) {
-    return Complain(absl::InvalidArgumentError(
-        absl::StrCat("found ", option,
-                     " for sbatch; allowed are options of one job that runs now, with its output in the run "
-                     "folder")));
+  if (options.wait) {
+    if (absl::Status followed = CheckFollowed(options.sbatch); !followed.ok()) return Complain(followed);
   }
   const absl::StatusOr<std::vector<std::string>> script =
       options.resume ? CommandToGoOn(options.script, options.run_folder) : CommandOf(options.script);
@@ -215,20 +212,22 @@ int Submit(const SubmitOptions& options) {
   }
   fs::path folder = wanted;
   std::error_code error;
-  if (options.wait && !wanted.empty() && IsHalfSubmitted(fs::absolute(wanted).lexically_normal())) {
+  const bool half_submitted = !wanted.empty() && IsHalfSubmitted(fs::absolute(wanted).lexically_normal());
+  if (half_submitted) {
     folder = fs::absolute(wanted).lexically_normal();
     const absl::StatusOr<std::optional<std::string>> number = FindByScript(folder);
     if (!number.ok()) return Fail(number.status());
     if (*number) {
       if (absl::Status noted = NoteSlurmJob(folder, **number); !noted.ok()) return Fail(noted);
-      return FollowJob(folder, /*from_start=*/true, *signals);
+      std::printf("SLURM has job %s of this run already; run folder %s\n", (*number)->c_str(), folder.c_str());
+      return options.wait ? FollowJob(folder, /*from_start=*/true, *signals) : kExitDone;
     }
   }
   if (!options.resume) {
     const absl::StatusOr<RunFolder> made = wanted.empty()
                                                ? RunFolder::CreateUnused(DefaultRunFolder(job->name(), absl::Now()))
-                                           : IsHalfSubmitted(wanted) ? RunFolder::CreateSubmitted(wanted)
-                                                                     : RunFolder::Create(wanted);
+                                           : half_submitted ? RunFolder::CreateSubmitted(wanted)
+                                                            : RunFolder::Create(wanted);
     if (!made.ok()) return Complain(made.status());
     folder = made->path();
     // The run itself makes it; this was to know that nobody else has it.

@@ -117,7 +117,7 @@ class JobFollower {
     std::fflush(stdout);
   }
 
-  // What SLURM said last, for messages: "says: ...".
+  // Returns the last answer of SLURM, for messages: "says: ...".
   std::string SlurmSays() const { return absl::StrCat("says: ", said_.empty() ? "nothing" : said_); }
 
   void Look(absl::Time now) {

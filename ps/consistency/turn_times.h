@@ -26,7 +26,8 @@ class TurnTimes {
 
   void Add(absl::Duration time);
   // Adds to `likely` the next push of the worker, which has pulled at `pulled` and not pushed by `now`: one for each of
-  // the times that would still bring it, with an equal part of `samples`. Adds nothing if the push is later than ever.
+  // the times that would still bring it, with an equal part of `samples`. Adds nothing if the push is
+  // later than all of them.
   void AddLikely(absl::Time pulled, absl::Time now, double samples, std::vector<LikelyPush>& likely) const;
 
  private:
@@ -40,7 +41,7 @@ class TurnTimes {
 inline constexpr double kMissedCounts = 3;
 inline constexpr double kSoon = 1.5;
 
-// What is known of an open step.
+// Facts and estimates about an open step.
 struct StepOutlook {
   absl::Time begun;                            // time of the previous step
   absl::Time latest = absl::InfiniteFuture();  // time at which the step is applied in any case

@@ -42,7 +42,7 @@ TEST(TurnTimesTest, EachTimeThatWouldStillBringThePushIsAsLikely) {
   EXPECT_THAT(LikelyAt(times, 100, 105), IsEmpty()) << "older times are forgotten";
 }
 
-// Of a step that begun at 0 and has 2 samples.
+// Returns the best end of a step that began at 0 and has 2 samples.
 absl::Time BestEnd(std::vector<LikelyPush> likely, int64_t now_ms, double& best, int64_t latest_ms = 1000000) {
   return BestEndOfStep({.begun = At(0), .latest = At(latest_ms), .samples = 2, .likely = std::move(likely)}, At(now_ms),
                        best);
