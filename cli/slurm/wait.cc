@@ -167,7 +167,7 @@ class JobFollower {
     }
     const absl::StatusOr<std::string> address = FindAddress(run_);
     if (!address.ok()) return false;
-    const auto protection = FindProtection({.target = run_});
+    const auto protection = FindProtection({.target = run_, .job_file = ""});
     if (!protection.ok()) return false;
     return SchedulerClient(*address, *protection).StopJob(kReason, /*failed=*/false).ok();
   }
