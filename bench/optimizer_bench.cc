@@ -17,11 +17,13 @@
 #include "bench/support/command_line.h"
 #include "bench/support/report.h"
 #include "common/base/byte_segments.h"
+#include "common/base/check.h"
 #include "common/codec/block_decoder.h"
 #include "common/codec/encode.h"
 #include "common/optimizer/aligned_floats.h"
 #include "common/optimizer/kernels.h"
 #include "common/optimizer/optimizer.h"
+#include "ps/shard/shard_state.h"
 #include "ps/shard/slice.h"
 
 namespace slackline::ps {
@@ -161,6 +163,31 @@ Row CopyOnWriteBesideMutex(const std::string& name, const Arrays& arrays, double
                        {bytes, [&] { StepMutexAndCopy(arrays, mutex, snapshot.get()); }});
 }
 
+// --- Prediction -------------------------------------------------------------------------------------------------
+
+ShardState SeededShard(const OptimizerConfig& optimizer, const Arrays& arrays) {
+  ShardState shard({.begin = 0, .end = arrays.elements, .trained = arrays.elements}, optimizer,
+                   Shape(arrays).chunk_elements);
+  const absl::Span<const float> weights(arrays.weights.get(), arrays.elements);
+  SLACKLINE_CHECK(shard.Seed(ByteSegments(AsBytes(weights))).ok());
+  return shard;
+}
+
+// A step of Adam on one push, with and without predicted weights for the next pulls.
+Row PredictionBesideNone(const std::string& name, const Arrays& arrays, double seconds) {
+  OptimizerConfig config{.kind = OptimizerKind::kAdam, .lr = 1e-6};
+  ShardState plain = SeededShard(config, arrays);
+  config.predicts = true;
+  ShardState predicting = SeededShard(config, arrays);
+  const absl::Span<const float> gradient(arrays.gradient.get(), arrays.elements);
+  const std::vector<Contribution> push = {
+      {.pieces = {{.elements = arrays.elements, .bytes = ByteSegments(AsBytes(gradient))}}}};
+  // Gradient; weights and two arrays, read and written.
+  const double bytes = Bytes(arrays.elements, 7);
+  return MeasureBeside(name, seconds, {bytes, [&] { predicting.Apply(push, {.staleness = 1}); }},
+                       {bytes, [&] { plain.Apply(push, {.staleness = 1}); }});
+}
+
 // --- Program ----------------------------------------------------------------------------------------------------
 
 struct Measurement {
@@ -192,7 +219,8 @@ std::vector<Measurement> Measurements() {
           Of("int8_sgd", {.optimizer = sgd, .codec = "int8"}),
           Of("topk_sgd", {.optimizer = sgd, .codec = "topk:0.01"}),
           {"copy_on_write_over_in_place", CopyOnWriteBesideInPlace},
-          {"copy_on_write_over_mutex_and_copy", CopyOnWriteBesideMutex}};
+          {"copy_on_write_over_mutex_and_copy", CopyOnWriteBesideMutex},
+          {"prediction_over_none", PredictionBesideNone}};
 }
 
 int Main(int argc, char** argv) {

@@ -105,7 +105,7 @@ ShardReply& Shard::Reply(const ps::Sender& to) {
 void Shard::Execute(const ps::AnswerAction& action) { Reply(action.sender).answer = action.answer; }
 
 void Shard::Execute(const ps::ServeAction& serve) {
-  const ShardReply::Served served{serve.id, engine_.version(), View()};
+  const ShardReply::Served served{serve.id, engine_.version(), PulledView()};
   references_.Sent(serve.sender, spec_.window, served.version, served.weights);
   Reply(serve.sender).served = served;
 }

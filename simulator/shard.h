@@ -73,6 +73,8 @@ class Shard {
   uint64_t samples_applied() const { return engine_.samples_applied(); }
   // Returns the current weights.
   ps::SliceView View() const { return state_ ? state_->View() : ps::SliceView(); }
+  // Returns the weights that workers pull.
+  ps::SliceView PulledView() const { return state_ ? state_->PulledView() : ps::SliceView(); }
 
  private:
   struct Staged {

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/job/job_file.h"
+#include "common/job/job_kinds.h"
 #include "common/time/computing_watch.h"
 #include "worker/local_training/local_images.h"
 #include "worker/scheduler_link/scheduler_wire.h"
@@ -245,7 +246,7 @@ void Worker::Perform(const worker::EvaluationWork& work) {
   evaluated_.clear();
   for (size_t i = 0; i < held_.size(); ++i) {
     const ShardId shard(static_cast<uint32_t>(i));
-    const bool there = work.final || world_.job.optimizer().ema() > 0;
+    const bool there = work.final || world_.job.optimizer().ema() > 0 || PredictsWeights(world_.job);
     evaluated_.push_back(there ? servers_[server_of_[i]]->Evaluated(shard) : held_[i].front().weights);
   }
   After(took, [this, work, took] {

@@ -40,6 +40,11 @@ inline const ModeFacts& FactsOf(const job::Consistency& consistency) {
 // Returns whether workers are scripts, with a model and data of their own.
 inline bool RunsScripts(const job::Job& job) { return job.model().kind() == job::Model::EXTERNAL; }
 
+// Returns whether workers pull other weights than evaluations use.
+inline bool PredictsWeights(const job::Job& job) {
+  return job.consistency().weight_prediction() != job::WeightPrediction::NONE;
+}
+
 // Returns the number of workers that the scripts of a node are.
 inline uint32_t WorkersOfScripts(const job::Worker& worker) { return worker.node_group() ? 1 : worker.per_node(); }
 

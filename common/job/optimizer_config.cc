@@ -82,6 +82,7 @@ OptimizerConfig MakeOptimizerConfig(const job::Job& job, uint64_t samples_per_ep
       .schedule = MakeScheduleConfig(job, samples_per_epoch * PassesOfPush(job)),
       .groups = MakeGroups(optimizer),
       .ema = optimizer.ema(),
+      .predicts = PredictsWeights(job),
   };
 }
 

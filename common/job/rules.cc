@@ -61,6 +61,7 @@ constexpr ModeSetting kModeSettings[] = {
     {"consistency.late", [](const ModeFacts& facts) { return facts.has_quorum; }},
     {"consistency.staleness_lr", [](const ModeFacts& facts) { return facts.takes_stale(); }},
     {"consistency.delay_compensation", [](const ModeFacts& facts) { return facts.takes_stale(); }},
+    {"consistency.weight_prediction", [](const ModeFacts& facts) { return facts.takes_stale(); }},
 };
 
 class Rules : private RuleBook {
@@ -109,6 +110,7 @@ class Rules : private RuleBook {
     }
     for (int i = 0; i < optimizer.groups_size(); ++i) Group(job, i);
     MomentumCorrection(optimizer, job.consistency());
+    WeightPrediction(job);
     Schedule(optimizer.schedule(), job.training());
   }
 
@@ -419,6 +421,7 @@ class Rules : private RuleBook {
     NeedsOther(job.wire(), "wire.window", needed, actual);
     NeedsOther(job.training(), "training.accumulate", needed, actual);
     NeedsOther(job.consistency(), "consistency.delay_compensation", needed, actual);
+    NeedsOther(job.consistency(), "consistency.weight_prediction", needed, actual);
     NeedsOther(job.optimizer(), "optimizer.scaling", needed, actual);
   }
 
@@ -433,6 +436,22 @@ class Rules : private RuleBook {
       Refuse("optimizer.momentum_correction", "asynchrony without momentum",
              "asynchrony with optimizer.momentum above 0");
     }
+  }
+
+  void WeightPrediction(const job::Job& job) {
+    if (!PredictsWeights(job)) return;
+    const job::Consistency& consistency = job.consistency();
+    const job::Optimizer& optimizer = job.optimizer();
+    if (consistency.delay_compensation() != job::DelayCompensation::NONE) {
+      Refuse("consistency.weight_prediction", "auto with delay compensation",
+             "auto with consistency.delay_compensation: none");
+    }
+    // A script may bring an optimizer, which is checked then.
+    if (RunsScripts(job) && !optimizer.has_kind()) return;
+    if (FactsOf(optimizer).has_moments || optimizer.momentum() > 0) return;
+    Refuse("consistency.weight_prediction",
+           absl::StrCat("auto with optimizer.kind: ", FactsOf(optimizer).name, " without momentum"),
+           "auto with optimizer.momentum above 0, or with optimizer.kind: adam or adamw");
   }
 
   void DelayCompensation(const job::Consistency& consistency) {

@@ -150,6 +150,15 @@ void Average(const Block& mean_and_values, float rate) {
   });
 }
 
+void Extrapolate(size_t elements, float factor, const float* HWY_RESTRICT before, const float* HWY_RESTRICT now,
+                 float* HWY_RESTRICT out) {
+  ForEachVector(elements, [before, now, out, factor](auto d, size_t i) HWY_ATTR {
+    const auto value = hn::LoadU(d, now + i);
+    const auto change = hn::Sub(value, hn::LoadU(d, before + i));
+    hn::StoreU(hn::Add(value, hn::Mul(hn::Set(d, factor), change)), d, out + i);
+  });
+}
+
 void Scale(size_t elements, float factor, const float* HWY_RESTRICT in, float* HWY_RESTRICT out) {
   ForEachVector(elements, [in, out, factor](auto d, size_t i) HWY_ATTR {
     hn::StoreU(hn::Mul(hn::Set(d, factor), LoadAnywhere(d, in + i)), d, out + i);
@@ -180,6 +189,7 @@ HWY_EXPORT(AdamStep);
 HWY_EXPORT(Compensate);
 HWY_EXPORT(CompensateAdaptive);
 HWY_EXPORT(Average);
+HWY_EXPORT(Extrapolate);
 HWY_EXPORT(Scale);
 HWY_EXPORT(AddScaled);
 HWY_EXPORT(KernelTarget);
@@ -214,6 +224,10 @@ void Average(const Block& mean_and_values, float rate) {
   } else {
     HWY_DYNAMIC_DISPATCH(Average)(mean_and_values, rate);
   }
+}
+
+void Extrapolate(size_t elements, float factor, const float* before, const float* now, float* out) {
+  HWY_DYNAMIC_DISPATCH(Extrapolate)(elements, factor, before, now, out);
 }
 
 void Scale(size_t elements, float factor, const float* in, float* out) {

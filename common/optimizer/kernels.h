@@ -90,6 +90,9 @@ void CompensateAdaptive(const CompensationCoefficients& coefficients, const Stal
 // values += rate (mean - values); a rate of 1 gives the mean itself, to the bit.
 void Average(const Block& mean_and_values, float rate);
 
+// Computes out = now + factor (now - before).
+void Extrapolate(size_t elements, float factor, const float* before, const float* now, float* out);
+
 // Computes out = factor in.
 void Scale(size_t elements, float factor, const float* in, float* out);
 // Computes out += factor in.

@@ -78,6 +78,8 @@ struct OptimizerConfig {
   std::vector<GroupConfig> groups = {};
   // Decay of the exponential average of the weights, which ShardState keeps; 0: there is no average.
   double ema = 0;
+  // True if ShardState predicts the weights that gradients will be applied to.
+  bool predicts = false;
 };
 
 // Returns the learning rate of a step that is taken after `samples_applied` samples, on a mean over `batches` batches

@@ -34,14 +34,15 @@ std::shared_ptr<const PinnedView> PinnedVersions::Pin(Kind kind, const PastState
   return nullptr;
 }
 
-std::shared_ptr<const PinnedView> PinnedVersions::PinAveraged(const Version& current, MakeView view) {
-  std::erase_if(averaged_, [](const auto& averaged) { return averaged.expired(); });
+std::shared_ptr<const PinnedView> PinnedVersions::PinAside(Aside which, const Version& current, MakeView view) {
+  std::vector<std::weak_ptr<const PinnedView>>& aside = aside_[static_cast<size_t>(which)];
+  std::erase_if(aside, [](const auto& pinned) { return pinned.expired(); });
   std::shared_ptr<const PinnedView> newest;
-  if (!averaged_.empty()) newest = averaged_.back().lock();
+  if (!aside.empty()) newest = aside.back().lock();
   if (newest != nullptr && newest->version() == current) return newest;
-  if (averaged_.size() >= versions_max_) return nullptr;
+  if (aside.size() >= versions_max_) return nullptr;
   newest = std::make_shared<const PinnedView>(current, view(), on_unpinned_);
-  averaged_.push_back(newest);
+  aside.push_back(newest);
   return newest;
 }
 

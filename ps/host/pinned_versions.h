@@ -1,6 +1,7 @@
 // PinnedVersions: the versions of a shard's weights that streams still read, and which stream reads which.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <functional>
 #include <memory>
@@ -19,7 +20,7 @@ namespace slackline::ps {
 // Thread-safety: none; the sequencer calls it. Views may be let go on any thread.
 // Ownership:     borrows peers until Forget().
 // Invariants:
-//   - At most `versions_max` versions of the weights are kept, and as many of their average.
+//   - At most `versions_max` versions of what workers pull are kept, and as many of each Aside.
 //   - Readers hold at most all but one of them, if `versions_max` is above 1. So workers have a version to train on,
 //     however slowly readers read.
 class PinnedVersions {
@@ -34,15 +35,17 @@ class PinnedVersions {
   // returns the newest of them if it `will_do`, else null.
   std::shared_ptr<const PinnedView> Pin(Kind kind, const PastState& current, MakeView view,
                                         absl::FunctionRef<bool(const PastState&)> will_do);
-  // Returns the average of the weights at the current version; null if too many of its versions are being sent from.
-  std::shared_ptr<const PinnedView> PinAveraged(const Version& current, MakeView view);
+  // Weights that only readers pull: the average, and the weights themselves where workers pull predicted ones.
+  enum class Aside { kAverage, kUnpredicted };
+  // Returns such weights at the current version; null if too many of their versions are being sent from.
+  std::shared_ptr<const PinnedView> PinAside(Aside which, const Version& current, MakeView view);
   // Returns a reference to what Pin() has just returned. The peer keeps it as long as it reads for this pull.
   std::shared_ptr<const PinnedView> Hold(const std::shared_ptr<const PinnedView>& view, Kind kind, Peer* peer,
                                          PullId pull, absl::Time now);
   // Forgets a peer whose stream ends. What it holds is freed when its call ends.
   void Forget(const Peer* peer);
 
-  // Number of versions that streams still read, without averages.
+  // Number of versions that streams still read, without those aside.
   size_t versions() const;
   // A stream that still sends from a version, or was lent it.
   struct Holder {
@@ -71,8 +74,8 @@ class PinnedVersions {
 
   const size_t versions_max_;
   const std::function<void()> on_unpinned_;
-  std::vector<Pinned> pinned_;                             // oldest first
-  std::vector<std::weak_ptr<const PinnedView>> averaged_;  // oldest first
+  std::vector<Pinned> pinned_;                                         // oldest first
+  std::array<std::vector<std::weak_ptr<const PinnedView>>, 2> aside_;  // for each Aside; oldest first
 };
 
 }  // namespace slackline::ps

@@ -265,20 +265,26 @@ bool ShardHost::TryServe(const Asked& asked) {
   // Whoever has some version has what is frozen.
   reply.elements = asked.known ? config_.extent.pushed() : config_.extent.size();
   if (asked.averaged) {
-    reply.weights = pinned_.PinAveraged(version_, [this] { return state_.AveragedView(); });
+    reply.weights =
+        pinned_.PinAside(PinnedVersions::Aside::kAverage, version_, [this] { return state_.AveragedView(); });
     if (reply.weights == nullptr) return false;
+  } else if (!asked.sender && state_.predicts()) {
+    if (asked.known != version_) {
+      reply.weights = pinned_.PinAside(PinnedVersions::Aside::kUnpredicted, version_, [this] { return state_.View(); });
+      if (reply.weights == nullptr) return false;
+    }
   } else if (asked.known != version_) {
     // Holds the version until the peer does.
     const auto kind = asked.sender ? PinnedVersions::Kind::kWorker : PinnedVersions::Kind::kReader;
     const std::shared_ptr<const PinnedView> view = pinned_.Pin(
-        kind, {version_, engine_.clock_min()}, [this] { return state_.View(); },
+        kind, {version_, engine_.clock_min()}, [this] { return state_.PulledView(); },
         [&](const PastState& state) { return WillDo(state, asked); });
     if (view == nullptr) return false;
     reply.version = view->version();
     if (asked.known != reply.version) reply.weights = pinned_.Hold(view, kind, asked.peer, asked.id, time_.Now());
     if (asked.sender) references_.Sent(*asked.sender, asked.queued_max, reply.version, view->view());
   } else if (asked.sender && config_.references_max > 0) {
-    references_.Sent(*asked.sender, asked.queued_max, version_, state_.View());
+    references_.Sent(*asked.sender, asked.queued_max, version_, state_.PulledView());
   }
   asked.peer->Serve(std::move(reply));
   metrics_.Served(time_.Now() - asked.since);

@@ -1,11 +1,13 @@
 #include "ps/shard/shard_state.h"
 
 #include <algorithm>
+#include <array>
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/codec/checker.h"
+#include "common/optimizer/aligned_floats.h"
 #include "common/optimizer/kernels.h"
 #include "ps/shard/gradient_mean.h"
 
@@ -28,7 +30,8 @@ ShardState::ShardState(const ShardExtent& extent, const OptimizerConfig& optimiz
                        uint64_t chunk_elements, SliceStorage storage)
     : extent_(extent),
       config_(optimizer),
-      weights_({.elements = extent.size(), .chunk_elements = chunk_elements}, std::move(storage)),
+      weights_({.elements = extent.size(), .chunk_elements = chunk_elements},
+               optimizer.predicts ? SliceStorage() : storage),
       optimizer_(optimizer),
       groups_(std::move(groups)) {
   SLACKLINE_CHECK(extent.begin <= extent.end && extent.frozen <= extent.size() && extent.trained <= extent.pushed());
@@ -36,6 +39,9 @@ ShardState::ShardState(const ShardExtent& extent, const OptimizerConfig& optimiz
     arrays_.emplace_back(SliceShape{.elements = extent.trained, .chunk_elements = chunk_elements},
                          SliceStorage{.versions_kept = 0});
     array_names_.emplace_back(name);
+  }
+  if (optimizer.predicts) {
+    predicted_.emplace(SliceShape{.elements = extent.size(), .chunk_elements = chunk_elements}, std::move(storage));
   }
   if (optimizer.ema == 0) return;
   averaged_.emplace(SliceShape{.elements = extent.size(), .chunk_elements = chunk_elements},
@@ -79,6 +85,7 @@ absl::Status ShardState::Seed(const ByteSegments& bytes) {
     reader.Read(values.data(), values.size() * sizeof(float));
     if (averaged) std::copy_n(values.data(), values.size(), averaged->Next(values.size()));
   });
+  PredictNoChange();
   seeded_ = true;
   return absl::OkStatus();
 }
@@ -101,6 +108,8 @@ void ShardState::Apply(absl::Span<const Contribution> contributions, const StepA
   std::optional<SliceWriter> averaged;
   if (averaged_) averaged.emplace(*averaged_);
   const auto averaged_rate = static_cast<float>(1 - config_.ema);
+  std::optional<SliceWriter> predicted;
+  if (predicted_) predicted.emplace(*predicted_);
   Steps steps(optimizer_, groups_);
   GradientMean mean(contributions, config_.clip_norm);
   const bool compensate = Compensates(contributions);
@@ -116,7 +125,7 @@ void ShardState::Apply(absl::Span<const Contribution> contributions, const StepA
     return values;
   };
   const auto step = [&](uint64_t begin, absl::Span<float> values) {
-    const size_t trained = std::min<uint64_t>(values.size(), extent_.trained - std::min(begin, extent_.trained));
+    const size_t trained = TrainedOf(begin, values.size());
     if (trained > 0) {
       const absl::Span<float> weights = values.first(trained);
       BlockOfArrays arrays = {};
@@ -131,13 +140,24 @@ void ShardState::Apply(absl::Span<const Contribution> contributions, const StepA
     const absl::Span<const float> pushed = keep(begin + trained, mean.Next(values.size(), GradientMean::Clip::kNo));
     Average({.elements = values.size(), .gradient = pushed.data(), .weights = values.data()}, average_rate);
   };
+  alignas(kCacheLineBytes) std::array<float, Slice::kBlockElements> before;
+  const auto steps_ahead = static_cast<float>(optimizer_.staleness_mean());
   weights_.UpdateFirst(extent_.pushed(), [&](uint64_t begin, absl::Span<float> values) {
+    if (predicted) absl::c_copy(values, before.begin());
     step(begin, values);
-    if (!averaged) return;
-    Average({.elements = values.size(), .gradient = values.data(), .weights = averaged->Next(values.size())},
-            averaged_rate);
+    if (averaged) {
+      Average({.elements = values.size(), .gradient = values.data(), .weights = averaged->Next(values.size())},
+              averaged_rate);
+    }
+    if (predicted) {
+      float* const out = predicted->Next(values.size());
+      const size_t trained = TrainedOf(begin, values.size());
+      Extrapolate(trained, steps_ahead, before.data(), values.data(), out);
+      absl::c_copy(values.subspan(trained), out + trained);
+    }
   });
   if (averaged) averaged->SkipRestOfChunk();
+  if (predicted) predicted->SkipRestOfChunk();
   samples_applied_ += arguments.samples;
 }
 
@@ -171,11 +191,25 @@ absl::Status ShardState::Restore(const ShardProgress& progress, ReadKept read) {
   for (size_t i = 0; i < arrays_.size(); ++i) fill(arrays_[i], i);
   if (averaged_) fill(*averaged_, arrays_.size());
   if (!status.ok()) return status;
+  PredictNoChange();
   samples_applied_ = progress.samples_applied;
   optimizer_.set_steps(progress.steps);
   optimizer_.set_staleness_mean(progress.staleness_mean);
   seeded_ = true;
   return absl::OkStatus();
+}
+
+void ShardState::PredictNoChange() {
+  if (!predicted_) return;
+  const SliceView weights = weights_.View();
+  predicted_->Update([&](uint64_t begin, absl::Span<float> values) {
+    const absl::Span<const float> chunk = weights.chunk(begin / weights.chunk_elements());
+    absl::c_copy(chunk.subspan(begin % weights.chunk_elements(), values.size()), values.begin());
+  });
+}
+
+size_t ShardState::TrainedOf(uint64_t begin, size_t elements) const {
+  return std::min<uint64_t>(elements, extent_.trained - std::min(begin, extent_.trained));
 }
 
 bool ShardState::Compensates(absl::Span<const Contribution> contributions) const {

@@ -109,7 +109,7 @@ using ReadKept = absl::FunctionRef<absl::Status(std::optional<size_t> array, uin
 // Thread-safety: none; the shard's sequencer calls it. Any thread may read the results of View() and Snapshot().
 class ShardState {
  public:
-  // `chunk_elements`: copy-on-write unit of the slice. `storage`: memory in which its chunks lie.
+  // `chunk_elements`: copy-on-write unit of the slice. `storage`: memory in which the chunks of PulledView() lie.
   ShardState(const ShardExtent& extent, const OptimizerConfig& optimizer, uint64_t chunk_elements,
              SliceStorage storage = {})
       : ShardState(extent, optimizer, {}, chunk_elements, std::move(storage)) {}
@@ -145,6 +145,15 @@ class ShardState {
   // Returns references to the weights as they are now; costs no copy.
   SliceView View() const { return weights_.View(); }
 
+  // Returns references to the weights that a gradient is to be computed from; costs no copy. With
+  // OptimizerConfig::predicts they are w + s (w - w_before) for trained elements, where w_before were the weights
+  // before the last step and s is the mean staleness of gradients: the weights that the gradient will be applied to if
+  // the next s steps are like the last (SpecTrain: Chen et al., "Efficient and Robust Parallel DNN Training through
+  // Model Parallelism on Multi-GPU Platform", 2018; for Adam, XPipe: Guan et al. 2019). Until the first step, and after
+  // Restore(), they are the weights.
+  SliceView PulledView() const { return predicted_ ? predicted_->View() : weights_.View(); }
+  bool predicts() const { return predicted_.has_value(); }
+
   // Returns references to the average of the weights as it is now; costs no copy. Requires: averages().
   SliceView AveragedView() const { return averaged_->View(); }
   // Returns true if an exponential average of the weights is kept: e = ema e + (1 - ema) w after each step. It begins
@@ -165,6 +174,10 @@ class ShardState {
  private:
   // Applies the optimizer to the open step, run after run of `groups_`.
   class Steps;
+  // Makes PulledView() the weights as they are.
+  void PredictNoChange();
+  // Returns how many of the elements from `begin` on are trained.
+  size_t TrainedOf(uint64_t begin, size_t elements) const;
   // Returns true if there is anything to compensate, or to learn for compensation.
   bool Compensates(absl::Span<const Contribution> contributions) const;
 
@@ -176,6 +189,7 @@ class ShardState {
   // are not kept for reuse.
   std::vector<Slice> arrays_;
   std::optional<Slice> averaged_;
+  std::optional<Slice> predicted_;
   std::vector<std::string> array_names_;
   const std::vector<GroupRun> groups_;
   uint64_t samples_applied_ = 0;

@@ -75,8 +75,7 @@ const Refusal kRefusals[] = {
      "j.yaml:1: training.epochs: found '2.5'; allowed is a whole number from 1 to 1000000"},
     {"MovingBoundInAnotherMode", "consistency: {mode: bsp, staleness_auto: true}\n",
      "j.yaml:1: consistency.staleness_auto: found a value together with bsp; allowed is only with consistency.mode: "
-     "ssp "
-     "(add --set consistency.staleness_auto=false to take the default back)"},
+     "ssp (add --set consistency.staleness_auto=false to take the default back)"},
     {"SmallestBoundOfAFixedOne", "consistency: {staleness_min: 2}\n",
      "j.yaml:1: consistency.staleness_min: found a value together with a fixed bound; allowed is only with "
      "consistency.staleness_auto: true or guard.action: tighten (add --set consistency.staleness_min=1 to take the "
@@ -86,8 +85,7 @@ const Refusal kRefusals[] = {
      "guard.gradient_norm_max above 0"},
     {"GuardThatTightensNothing", "consistency: {mode: bsp}\nguard: {loss_max: 5, action: tighten}\n",
      "j.yaml:2: guard.action: found tighten together with bsp; allowed is tighten only with consistency.mode: ssp, "
-     "which "
-     "has a bound"},
+     "which has a bound"},
     {"GuardAgainstNoGrowth", "guard: {loss_factor: 0.5}\n",
      "j.yaml:1: guard.loss_factor: found 0.5; allowed is a number above 1, or 0 for any loss"},
     {"BoundsTheWrongWayRound", "consistency: {staleness_auto: true, staleness_min: 5}\n",
@@ -120,8 +118,7 @@ const Refusal kRefusals[] = {
      "training.evaluate_every_samples above 0"},
     {"EvaluationsByEpochsAndBySamples", "training: {evaluate_every_epochs: 2, evaluate_every_samples: 1000}\n",
      "j.yaml:1: training.evaluate_every_epochs: found 2 together with training.evaluate_every_samples; allowed is one "
-     "of "
-     "the two: leave one out"},
+     "of the two: leave one out"},
     {"BestMetricOfNone", "checkpoint: {metric: test_loss}\n",
      "j.yaml:1: checkpoint.metric: found a value together with keep_best: 0; allowed is only with checkpoint.keep_best "
      "above 0 (add --set checkpoint.metric=test_accuracy to take the default back)"},
@@ -183,7 +180,7 @@ const Refusal kRefusals[] = {
     {"UnknownKey", "consistency:\n  xylophone: 5\n",
      "j.yaml:2: found the unknown key 'consistency.xylophone'; allowed are mode, staleness_max, softsync_n, quorum, "
      "quorum_deadline_ms, weighting, staleness_lr, delay_compensation, dc_lambda, dc_mean_square, dc_references_max, "
-     "staleness_auto, staleness_min, late, grace"},
+     "staleness_auto, staleness_min, late, grace, weight_prediction"},
     {"RepeatedKey", "seed: 1\nname: x\nseed: 1\n", "j.yaml:3: seed: found a second time; the first is in line 1"},
     {"ListAsKey", "[a]: 1\n", "j.yaml:1: found a list as a key; allowed are names"},
     {"AllMistakesAtOnce", "seed: x\n\nname: a b\n",
@@ -204,16 +201,14 @@ const Refusal kRefusals[] = {
      "(add --set optimizer.beta1=0.9 to take the default back)"},
     {"StalenessWithBsp", "consistency:\n  mode: bsp\n  staleness_max: 1\n",
      "j.yaml:3: consistency.staleness_max: found a value together with bsp; allowed is only with consistency.mode: "
-     "ssp "
-     "(add --set consistency.staleness_max=4 to take the default back)"},
+     "ssp (add --set consistency.staleness_max=4 to take the default back)"},
     {"SoftsyncGroupsWithSsp", "consistency:\n  softsync_n: 2\n",
      "j.yaml:2: consistency.softsync_n: found a value together with ssp; allowed is only with consistency.mode: "
      "softsync "
      "(add --set consistency.softsync_n=1 to take the default back)"},
     {"QuorumWithSoftsync", "consistency: {mode: softsync, quorum: 1, quorum_deadline_ms: 5}\n",
      "j.yaml:1: consistency.quorum: found a value together with softsync; allowed is only with consistency.mode: "
-     "quorum "
-     "(add --set consistency.quorum=0.75 to take the default back)\n"
+     "quorum (add --set consistency.quorum=0.75 to take the default back)\n"
      "j.yaml:1: consistency.quorum_deadline_ms: found a value together with softsync; allowed is only with "
      "consistency.mode: quorum (add --set consistency.quorum_deadline_ms=0 to take the default back)"},
     {"QuorumOfFewerThanHalf", "consistency: {mode: quorum, quorum: 0.49}\n",
@@ -229,6 +224,11 @@ const Refusal kRefusals[] = {
      "j.yaml:1: consistency.delay_compensation: found a value together with bsp; allowed is only with "
      "consistency.mode: "
      "async, ssp or softsync (add --set consistency.delay_compensation=none to take the default back)"},
+    {"PredictionWithoutMomentum", "consistency: {weight_prediction: auto, delay_compensation: constant}\n",
+     "j.yaml:1: consistency.weight_prediction: found auto with delay compensation; allowed is auto with "
+     "consistency.delay_compensation: none\n"
+     "j.yaml:1: consistency.weight_prediction: found auto with optimizer.kind: sgd without momentum; allowed is auto "
+     "with optimizer.momentum above 0, or with optimizer.kind: adam or adamw"},
     {"LambdaWithoutDelayCompensation", "consistency:\n  dc_lambda: 1\n",
      "j.yaml:2: consistency.dc_lambda: found a value together with delay_compensation: none; allowed is only with "
      "consistency.delay_compensation: constant or adaptive (add --set consistency.dc_lambda=0 to take the default "
@@ -259,8 +259,7 @@ const Refusal kRefusals[] = {
      "j.yaml:1: local.steps: found 2147483648 samples a round; allowed is at most 1073741824 samples a round"},
     {"LocalLeaseInBsp", "local: {steps: 10, lease_s: 60}\nconsistency: {mode: bsp}\noptimizer: {lr: 1}\n",
      "j.yaml:1: local.lease_s: found a value together with bsp; allowed is only with consistency.mode: async, softsync "
-     "or "
-     "quorum, where nobody waits for one who is away (add --set local.lease_s=0 to take the default back)"},
+     "or quorum, where nobody waits for one who is away (add --set local.lease_s=0 to take the default back)"},
     {"LocalOutlierFactorOfLessThanTheMedian", "local: {steps: 10, outlier_factor: 0.5}\noptimizer: {lr: 1}\n",
      "j.yaml:1: local.outlier_factor: found 0.5; allowed is a number above 1, or 0 to keep nothing out"},
     {"LocalMomentumWithAdam", "local: {steps: 10, optimizer: adam, momentum: 0.9}\noptimizer: {lr: 1}\n",
@@ -276,11 +275,9 @@ const Refusal kRefusals[] = {
      "local: {epochs: 2}\ntraining: {accumulate: 2, batch: balance}\n"
      "consistency: {mode: async, delay_compensation: constant}\noptimizer: {lr: 1, scaling: linear}\n",
      "j.yaml:2: training.batch: found a value together with local.epochs; allowed is only with local.steps above 0, or "
-     "no "
-     "local training (add --set training.batch=fixed to take the default back)\n"
+     "no local training (add --set training.batch=fixed to take the default back)\n"
      "j.yaml:2: training.accumulate: found a value together with local training; allowed is only with local.steps: 0 "
-     "and "
-     "local.epochs: 0 (add --set training.accumulate=1 to take the default back)\n"
+     "and local.epochs: 0 (add --set training.accumulate=1 to take the default back)\n"
      "j.yaml:3: consistency.delay_compensation: found a value together with local training; allowed is only with "
      "local.steps: 0 and local.epochs: 0 (add --set consistency.delay_compensation=none to take the default back)\n"
      "j.yaml:4: optimizer.scaling: found a value together with local training; allowed is only with local.steps: 0 and "
@@ -513,6 +510,8 @@ TEST(JobFile, ResolvedYamlReadsBackEqual) {
         "data: {path: \"a\\tb\\\\ \\\"c\\\"\"}", "consistency: {mode: bsp}", "worker: {slowdown: {10: 1.5, 2: 12}}",
         "output: {trackers: [mlflow, wandb]}", "consistency: {mode: softsync, softsync_n: 2, staleness_lr: inverse}",
         "consistency: {delay_compensation: adaptive, dc_mean_square: 0, dc_references_max: 3}",
+        "model: {kind: external}\nconsistency: {weight_prediction: auto}",
+        "optimizer: {kind: adam}\nconsistency: {weight_prediction: auto}",
         "optimizer: {momentum: 0.9, momentum_correction: asynchrony, scaling: linear}",
         "consistency: {mode: quorum, quorum: 0.9, quorum_deadline_ms: 100, weighting: uniform, late: count}"}) {
     const absl::StatusOr<job::Job> job = ParseJob(text, "j.yaml");

@@ -1,6 +1,8 @@
-// A shard that compensates stale gradients: which versions it keeps for that, and what it counts.
+// A shard that compensates stale gradients: which versions it keeps for that, and what it counts. A shard that predicts
+// weights instead: who pulls what.
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -25,15 +27,22 @@ class ShardCompensationTest : public testing::Test {
 
   // Weights 10; SGD with lr 1 and lambda 2.
   void Start(Mode mode, uint32_t references_max, bool shared_memory = false) {
+    ShardConfig config = Config(mode, references_max, shared_memory);
+    config.optimizer.delay_compensation = {.kind = DelayCompensationConfig::Kind::kConstant, .lambda = 2};
+    Start(config);
+  }
+  static ShardConfig Config(Mode mode, uint32_t references_max, bool shared_memory) {
     ShardConfig config;
     config.extent = {.begin = 0, .end = kElements, .trained = kElements};
     config.optimizer.lr = 1;
-    config.optimizer.delay_compensation = {.kind = DelayCompensationConfig::Kind::kConstant, .lambda = 2};
     config.engine.mode = mode;
     config.engine.staleness_max = 9;
     config.chunk_elements = kChunkElements;
     config.references_max = references_max;
     config.shared_memory = shared_memory;
+    return config;
+  }
+  void Start(const ShardConfig& config) {
     host_ = std::make_unique<ShardHost>(config, budget_, service_metrics_, time_);
     uint32_t number = 0;
     for (Person* person : {&alice_, &bob_, &carol_}) {
@@ -63,11 +72,16 @@ class ShardCompensationTest : public testing::Test {
     chunk.mutable_commit()->mutable_base()->set_lineage(1);
     return chunk;
   }
-  void Pull(Person& person) {
+  // The version is kept for the worker as long as it holds the result.
+  std::shared_ptr<const PinnedView> Pull(Person& person) {
     host_->Pull(person.caller, {person.caller.sender, PullId(++pull_), person.last}, std::nullopt);
-    ASSERT_FALSE(person.peer.replies.empty());
-    person.base = person.peer.replies.back().version;
-    person.peer.replies.clear();
+    if (person.peer.replies.empty()) {
+      ADD_FAILURE() << "no reply";
+      return nullptr;
+    }
+    const PullReply reply = std::exchange(person.peer.replies, {}).back();
+    person.base = reply.version;
+    return reply.weights;
   }
   // Its next push, computed from what it pulled last.
   void Push(Person& person, float value) {
@@ -81,7 +95,9 @@ class ShardCompensationTest : public testing::Test {
   float Weight() {
     RecordingPeer reader;
     host_->Pull({&reader, {}, true, 1}, {{}, PullId(1), Clock64()}, std::nullopt);
-    const SliceView& view = reader.replies.back().weights->view();
+    return OnlyValue(reader.replies.back().weights->view());
+  }
+  static float OnlyValue(const SliceView& view) {
     for (size_t i = 0; i < view.chunks(); ++i) EXPECT_THAT(view.chunk(i), testing::Each(view.chunk(0)[0]));
     return view.chunk(0)[0];
   }
@@ -110,6 +126,29 @@ TEST_F(ShardCompensationTest, CompensatesForWhatOthersHaveDoneSinceThePull) {
     Push(bob_, 1);
     EXPECT_EQ(Weight(), 13);
     EXPECT_EQ(Uncompensated(), 0);
+  }
+}
+
+TEST_F(ShardCompensationTest, WorkersPullPredictedWeightsAndReadersTheWeights) {
+  for (const bool shared_memory : {false, true}) {
+    alice_.last = bob_.last = Sequence();
+    ShardConfig config = Config(Mode::kAsync, 0, shared_memory);
+    config.optimizer.momentum = 0.5;
+    config.optimizer.predicts = true;
+    Start(config);
+    Pull(bob_);
+    EXPECT_EQ(OnlyValue(Pull(alice_)->view()), 10);
+    Push(alice_, 4);
+    const std::shared_ptr<const PinnedView> early = Pull(alice_);
+    EXPECT_EQ(OnlyValue(early->view()), 6) << "nothing has been late yet";
+    // The buffer is 0.5 x 4 + 1 = 3. Of two pushes one was late by one step.
+    Push(bob_, 1);
+    EXPECT_EQ(Weight(), 3);
+    const std::shared_ptr<const PinnedView> late = Pull(bob_);
+    EXPECT_EQ(OnlyValue(late->view()), 3 - 0.5f * 3);
+    EXPECT_EQ(late->view().chunk_offset(0).has_value(), shared_memory);
+    EXPECT_EQ(Weight(), 3);
+    EXPECT_EQ(OnlyValue(early->view()), 6);
   }
 }
 

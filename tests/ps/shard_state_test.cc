@@ -176,6 +176,13 @@ class KeptShardTest : public ::testing::Test {
     shard.Apply({Part(gradient)}, {.average_rate = 0.5, .samples = 3, .staleness = 2});
   }
   static std::vector<float> Values(const SliceView& view) { return Weights(view); }
+  static auto ReaderOf(const ShardView& kept) {
+    return [&kept](std::optional<size_t> array, uint64_t begin, absl::Span<float> out) {
+      const std::vector<float> values = Values(array ? kept.arrays[*array] : kept.weights);
+      std::copy_n(values.begin() + static_cast<int64_t>(begin), out.size(), out.begin());
+      return absl::OkStatus();
+    };
+  }
 };
 
 TEST_F(KeptShardTest, SnapshotStaysAsItWasWhileStepsGoOn) {
@@ -202,11 +209,7 @@ TEST_F(KeptShardTest, RestoredShardGoesOnToTheBit) {
   for (int number = 1; number < 4; ++number) Step(shard, number);
   const ShardView kept = shard.Snapshot();
   ShardState other = Make();
-  const auto read = [&](std::optional<size_t> array, uint64_t begin, absl::Span<float> out) {
-    const std::vector<float> values = Values(array ? kept.arrays[*array] : kept.weights);
-    std::copy_n(values.begin() + static_cast<int64_t>(begin), out.size(), out.begin());
-    return absl::OkStatus();
-  };
+  const auto read = ReaderOf(kept);
   ASSERT_EQ(other.Restore(kept.progress, read), absl::OkStatus());
   EXPECT_TRUE(other.seeded());
   EXPECT_TRUE(absl::IsFailedPrecondition(other.Restore(kept.progress, read)));
@@ -217,6 +220,43 @@ TEST_F(KeptShardTest, RestoredShardGoesOnToTheBit) {
   EXPECT_EQ(Values(other.View()), Values(shard.View()));
   EXPECT_EQ(other.samples_applied(), shard.samples_applied());
   EXPECT_EQ(other.Snapshot().progress.staleness_mean, shard.Snapshot().progress.staleness_mean);
+}
+
+TEST_F(KeptShardTest, PredictsTheWeightsAfterAsManyStepsAsGradientsAreLate) {
+  const OptimizerConfig config{.kind = OptimizerKind::kAdam, .lr = 0.01, .ema = 0.5, .predicts = true};
+  ShardState shard({.begin = 0, .end = kSize + 5, .trained = kTrained, .frozen = 5}, config, Slice::kBlockElements + 9);
+  const std::vector<float> seed(kSize + 5, 1);
+  ASSERT_TRUE(shard.Seed(ByteSegments(Raw(seed))).ok());
+  EXPECT_EQ(Values(shard.PulledView()), seed);
+  // Adam's first step is the learning rate, against the gradient's sign. Two more like it are expected.
+  Step(shard, 1);
+  const SliceView first = shard.PulledView();
+  const std::vector<float> weights = Values(shard.View()), predicted = Values(first);
+  for (size_t i = 0; i < kTrained; ++i) {
+    const float step = std::sin(static_cast<float>(i + 1)) > 0 ? -0.01f : 0.01f;
+    ASSERT_NEAR(weights[i], 1 + step, 2e-5) << i;
+    ASSERT_NEAR(predicted[i], 1 + 3 * step, 6e-5) << i;
+  }
+  // Averaged and frozen elements are as they are.
+  EXPECT_EQ(std::vector<float>(predicted.begin() + kTrained, predicted.end()),
+            std::vector<float>(weights.begin() + kTrained, weights.end()));
+  Step(shard, 2);
+  EXPECT_EQ(Values(first), predicted) << "a view stays as it was";
+  // What is learned does not depend on the prediction.
+  OptimizerConfig plain = config;
+  plain.predicts = false;
+  ShardState other({.begin = 0, .end = kSize + 5, .trained = kTrained, .frozen = 5}, plain, Slice::kBlockElements + 9);
+  ASSERT_TRUE(other.Seed(ByteSegments(Raw(seed))).ok());
+  for (int number = 1; number < 3; ++number) Step(other, number);
+  EXPECT_EQ(Values(other.View()), Values(shard.View()));
+  EXPECT_EQ(Values(other.AveragedView()), Values(shard.AveragedView()));
+  EXPECT_EQ(Values(other.PulledView()), Values(other.View()));
+  // A restored shard has no last step.
+  ShardState restored({.begin = 0, .end = kSize + 5, .trained = kTrained, .frozen = 5}, config,
+                      Slice::kBlockElements + 9);
+  const ShardView kept = shard.Snapshot();
+  ASSERT_EQ(restored.Restore(kept.progress, ReaderOf(kept)), absl::OkStatus());
+  EXPECT_EQ(Values(restored.PulledView()), Values(shard.View()));
 }
 
 TEST_F(KeptShardTest, WhatCannotBeReadIsSaid) {

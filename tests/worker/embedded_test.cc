@@ -26,6 +26,7 @@ class EmbeddedTest : public testing::Test {
     options.tensors = {{.name = "weight", .shape = {2}}};
     options.train_samples = 10;
     options.stream = stream_;
+    options.predicted = predicted_;
     options.batch_size = 4;
     worker_ = std::make_unique<EmbeddedWorker>(
         options, EmbeddedWorker::Parts{.time = time_,
@@ -65,6 +66,7 @@ class EmbeddedTest : public testing::Test {
   }
 
   std::optional<StreamFacts> stream_;
+  bool predicted_ = false;
   ManualTime time_;
   ScriptedLink link_;
   Wire wire_;
@@ -435,7 +437,24 @@ TEST_F(EmbeddedTest, EvaluationsPullFirstAndTheLastOneAsAReader) {
   }
   EXPECT_THAT(link_.evaluations, ElementsAre(0.5, 0.75));
   EXPECT_THAT(wire_.calls, ElementsAre("open", "seed", "pull", "pull", "pull", "close: reading the final weights",
-                                       "open reader", "pull", "close: has read the final weights"));
+                                       "open reader", "pull", "close: has read the weights"));
+}
+
+TEST_F(EmbeddedTest, EvaluationsBetweenStepsOnPredictedWeightsReadTheWeightsBesideTheClientThatTrains) {
+  predicted_ = true;
+  Make({absl::MakeSpan(parameters_)}, {absl::MakeSpan(push_)});
+  link_.work = {EvaluationWork{.epoch = 1, .final = false, .run_folder = "r"}, Range(7, 0, 8)};
+  const absl::StatusOr<EmbeddedTask> task = worker_->Next(false);
+  ASSERT_TRUE(task.ok()) << task.status();
+  EvaluationResult result;
+  result.work = std::get<EvaluationWork>(*task);
+  ASSERT_TRUE(worker_->ReportEvaluation(result).ok());
+  NextRange();
+  ASSERT_TRUE(Step(4).ok());
+  EXPECT_EQ(wire_.pushes.size(), 1u);
+  // The last pull is the step's.
+  EXPECT_THAT(wire_.calls,
+              ElementsAre("open", "seed", "pull", "open reader", "pull", "close: has read the weights", "pull"));
 }
 
 TEST_F(EmbeddedTest, ValuesThatAreNotFiniteArePushedNowhere) {

@@ -490,6 +490,16 @@ TEST_F(TrainerTest, EvaluationsOfTheAverageReadItBesideTheClientThatTrains) {
   EXPECT_EQ(group_.model().parameters().data(), trained_on);
 }
 
+TEST_F(TrainerTest, EvaluationsBetweenStepsOnPredictedWeightsReadTheWeights) {
+  options_.predicted = true;
+  MakeTrainer();
+  link_.work = {Range(1, 0, 4), EvaluationWork{.epoch = 1, .final = false, .run_folder = folder_.path()},
+                Range(2, 4, 8)};
+  EXPECT_EQ(trainer_->Run(), absl::OkStatus());
+  EXPECT_THAT(wire_.calls, ElementsAre("open", "seed", "pull", "open reader", "pull", "close: has read the weights",
+                                       "pull", "close: the job is done"));
+}
+
 TEST_F(TrainerTest, ATeacherMovesOnceBeforeEachPush) {
   group_.taught = {1, 2};
   options_.accumulate = 2;

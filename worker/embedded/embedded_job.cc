@@ -126,6 +126,7 @@ class OpenedJob : public EmbeddedJob {
                                             .protection = security_.To(security::Role::kServer),
                                             .timeouts = config_.trainer.timeouts,
                                             .window = settings_.window,
+                                            .predicted = config_.trainer.predicted,
                                             .server_return = config_.trainer.server_return},
                     EmbeddedWorker::Parts{.time = time_,
                                           .link = *link_,

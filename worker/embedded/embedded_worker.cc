@@ -211,22 +211,21 @@ absl::Status EmbeddedWorker::Join() {
 }
 
 absl::Status EmbeddedWorker::Enter() {
-  absl::Status status = OpenClient(/*reader=*/false);
-  if (!status.ok()) return status;
-  status = life_.SeedAndPull(parameters());
+  absl::StatusOr<std::unique_ptr<Client>> client = MakeClient(/*reader=*/false);
+  if (!client.ok()) return client.status();
+  life_.Replace(*std::move(client));
+  const absl::Status status = life_.SeedAndPull(parameters());
   Alive();
   return status;
 }
 
 absl::Status EmbeddedWorker::PullNewest(bool final) {
-  if (!final) {
+  if (!final && !options_.predicted) {
     return life_.Await([&] { return life_.client()->Pull(parameters(), life_.silence_max()); });
   }
-  const absl::Status opened = OpenClient(/*reader=*/true);
-  if (!opened.ok()) return opened;
-  const absl::Status status = life_.Await([&] { return life_.client()->Pull(parameters(), life_.silence_max()); });
-  CloseClient("has read the final weights");
-  return status;
+  absl::StatusOr<std::unique_ptr<Client>> reader = MakeClient(/*reader=*/true);
+  if (!reader.ok()) return reader.status();
+  return life_.PullAside(*std::move(reader), parameters());
 }
 
 absl::Status EmbeddedWorker::OpenStep() {
@@ -395,7 +394,7 @@ bool EmbeddedWorker::Ended() const {
   return end && end->status.ok();
 }
 
-absl::Status EmbeddedWorker::OpenClient(bool reader) {
+absl::StatusOr<std::unique_ptr<Client>> EmbeddedWorker::MakeClient(bool reader) {
   ClientOptions options = life_.MakeClientOptions(reader);
   options.chunk_bytes = options_.chunk_bytes;
   options.window = options_.window;
@@ -407,10 +406,7 @@ absl::Status EmbeddedWorker::OpenClient(bool reader) {
     options.pull_encoding = options_.pull_encoding;
     options.push_segment = parts_.push_segment;
   }
-  absl::StatusOr<std::unique_ptr<Client>> client = parts_.connect(options, life_.map());
-  if (!client.ok()) return client.status();
-  life_.Replace(*std::move(client));
-  return absl::OkStatus();
+  return parts_.connect(options, life_.map());
 }
 
 void EmbeddedWorker::CloseClient(const std::string& reason) {

@@ -113,6 +113,8 @@ class EmbeddedWorker {
     Timeouts timeouts = {};
     // Largest number of steps in flight.
     uint32_t window = 1;
+    // True if the weights that steps pull are predicted ones. Evaluations then pull the weights themselves.
+    bool predicted = false;
     // Time for which the job waits for a crashed server.
     absl::Duration server_return = absl::ZeroDuration();
   };
@@ -226,12 +228,13 @@ class EmbeddedWorker {
   absl::Status FinishSteps(size_t left) ABSL_LOCKS_EXCLUDED(mutex_);
   // Waits for all steps in flight for a short time, and ignores failures.
   void FinishStepsSoon() ABSL_LOCKS_EXCLUDED(mutex_);
+  // Pulls the weights for an evaluation.
   absl::Status PullNewest(bool final);
   absl::Status OpenStep();
   absl::Status CheckFinite(const EmbeddedStepInfo& info, double norm) const;
   void Record(const BegunStep& step, const StepReport& report, absl::Duration wait) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  absl::Status OpenClient(bool reader);
+  absl::StatusOr<std::unique_ptr<Client>> MakeClient(bool reader);
   void CloseClient(const std::string& reason);
 
   const Options options_;

@@ -62,6 +62,14 @@ std::unique_ptr<Client> Life::Replace(std::unique_ptr<Client> client) {
   return client;
 }
 
+absl::Status Life::PullAside(std::unique_ptr<Client> reader, absl::Span<float> parameters) {
+  std::unique_ptr<Client> own = Replace(std::move(reader));
+  const absl::Status status = Await([&] { return client()->Pull(parameters, silence_max()); });
+  Close("has read the weights");
+  Replace(std::move(own));
+  return status.ok() ? CheckInterrupted() : status;
+}
+
 void Life::Close(const std::string& reason) {
   if (client() == nullptr) return;
   client()->Close(reason, kGoodbyeTimeout);

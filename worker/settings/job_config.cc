@@ -294,6 +294,7 @@ WorkerConfig MakeWorkerConfig(const job::Job& job, const WorkerIdentity& self, u
     config.evaluation_batch_size = std::min(config.evaluation_batch_size, job.training().batch_size());
   }
   config.trainer.averaged = job.optimizer().ema() > 0;
+  config.trainer.predicted = PredictsWeights(job);
   config.trainer.seed = job.seed();
   config.trainer.balanced = job.data().sampling() == job::Data::BALANCED;
   config.trainer.by_file = job.data().sampling() == job::Data::BY_FILE;

@@ -372,6 +372,9 @@ absl::Status Trainer::Evaluate(const EvaluationWork& work) {
     const absl::StatusOr<absl::Span<float>> before = UseAveraged();
     if (!before.ok()) return before.status();
     trained_on = *before;
+  } else if (options_.predicted) {
+    const absl::Status pulled = PullAsReader(model.parameters());
+    if (!pulled.ok()) return pulled;
   }
   TraceSpan evaluating(trace_, {"evaluate"});
   const Beginning begin = BeginComputing();
@@ -423,11 +426,7 @@ absl::StatusOr<absl::Span<float>> Trainer::PullAveraged() {
 absl::Status Trainer::PullAsReader(absl::Span<float> parameters) {
   absl::StatusOr<std::unique_ptr<Client>> reader = MakeClient(/*reader=*/true);
   if (!reader.ok()) return reader.status();
-  std::unique_ptr<Client> own = life_.Replace(*std::move(reader));
-  const absl::Status status = life_.Await([&] { return life_.client()->Pull(parameters, life_.silence_max()); });
-  life_.client()->Close("has read the weights", kGoodbyeTimeout);
-  life_.Replace(std::move(own));
-  return status.ok() ? life_.CheckInterrupted() : status;
+  return life_.PullAside(*std::move(reader), parameters);
 }
 
 absl::Status Trainer::OpenClient() {

@@ -43,6 +43,8 @@ class Trainer {
     // True if evaluations and the results of the run use the exponential average of the weights, which the servers
     // keep.
     bool averaged = false;
+    // True if the weights that steps pull are predicted ones. Evaluations then pull the weights themselves.
+    bool predicted = false;
     // True if each class occurs equally often in an epoch.
     bool balanced = false;
     // True if an epoch visits the files of prepared images one after the other.
