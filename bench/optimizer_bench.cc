@@ -184,8 +184,8 @@ Row PredictionBesideNone(const std::string& name, const Arrays& arrays, double s
       {.pieces = {{.elements = arrays.elements, .bytes = ByteSegments(AsBytes(gradient))}}}};
   // Gradient; weights and two arrays, read and written.
   const double bytes = Bytes(arrays.elements, 7);
-  return MeasureBeside(name, seconds, {bytes, [&] { predicting.Apply(push, {.staleness = 1}); }},
-                       {bytes, [&] { plain.Apply(push, {.staleness = 1}); }});
+  return MeasureBeside(name, seconds, {bytes, [&] { predicting.Apply(push, {.staleness = 1, .workers = 2}); }},
+                       {bytes, [&] { plain.Apply(push, {.staleness = 1, .workers = 2}); }});
 }
 
 // --- Program ----------------------------------------------------------------------------------------------------

@@ -3,12 +3,6 @@
 #include <algorithm>
 
 namespace slackline::simulator {
-namespace {
-
-enum Purpose : uint32_t { kFactors = 1, kPauses = 2 };
-
-}  // namespace
-
 Pace::Pace(const WorkerPlan& plan, const ComputeCost& cost, uint64_t seed, uint32_t worker)
     : plan_(plan), cost_(cost), factors_(seed, worker, kFactors), pauses_(seed, worker, kPauses) {
   PlanPause(plan.joins);

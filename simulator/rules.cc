@@ -42,6 +42,11 @@ absl::Status CheckSimulation(const job::Job& job, bool gradients) {
   if (every > 0 && every < 0.001) {
     return Refuse("simulation.evaluate_every_s", absl::StrCat(every), "0, or 0.001 and more");
   }
+  for (const job::WorkerClass& kind : job.simulation().classes()) {
+    if (!gradients && kind.poison() != job::Poison::NONE) {
+      return Refuse("simulation.classes", "poison with --no-gradients", "it with gradients");
+    }
+  }
   uint64_t named = 0;
   for (const job::WorkerClass& kind : job.simulation().classes()) named += kind.workers();
   if (named > job.cluster().workers()) {

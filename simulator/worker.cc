@@ -8,6 +8,7 @@
 #include "common/job/job_file.h"
 #include "common/job/job_kinds.h"
 #include "common/time/computing_watch.h"
+#include "simulator/poison.h"
 #include "worker/local_training/local_images.h"
 #include "worker/scheduler_link/scheduler_wire.h"
 
@@ -28,6 +29,7 @@ Worker::Worker(World& world, const WorkerPlan& plan, uint32_t number, std::vecto
       servers_(servers),
       endpoint_(world.network.Add(plan.link)),
       pace_(plan_, world.cost, world.job.seed(), number),
+      noise_(world.job.seed(), number, kNoise),
       member_(Newcomer()) {}
 
 void Worker::Plan() {
@@ -318,9 +320,12 @@ void Worker::NoteBatches() {
 
 void Worker::Push(absl::Duration took) {
   computing_ = false;
-  const absl::StatusOr<std::shared_ptr<const Gradient>> gradient = pending_.get();
+  absl::StatusOr<std::shared_ptr<const Gradient>> gradient = pending_.get();
   if (!gradient.ok()) {
     return world_.Fail(absl::StrCat(plan_.name, ", step ", session_->sequence().value() + 1), gradient.status());
+  }
+  if (plan_.poison != job::Poison::NONE && (*gradient)->push != nullptr) {
+    gradient = Poisoned(**gradient, plan_.poison, world_.computation.learned(), noise_);
   }
   local_state_ = (*gradient)->local_state;
   const worker::StepResult& result = (*gradient)->result;

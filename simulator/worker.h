@@ -104,6 +104,7 @@ class Worker final : public WorkerEndpoint {
   std::vector<std::unique_ptr<Server>>& servers_;
   const size_t endpoint_;
   Pace pace_;
+  RandomStream noise_;  // of poisoned pushes
 
   uint64_t life_number_ = 0;
   uint32_t processes_ = 0;

@@ -20,6 +20,7 @@ WorkerPlan Plan(const job::Simulation& simulation, const job::WorkerClass& kind)
   plan.pause_every = absl::Seconds(kind.pause_every_s());
   plan.pause = absl::Seconds(kind.pause_s());
   plan.pause_silent = kind.pause_silent();
+  plan.poison = kind.poison();
   plan.joins = Moment(kind.joins_s());
   if (kind.leaves_s() > 0) plan.leaves = Moment(kind.leaves_s());
   if (kind.dies_s() > 0) plan.dies = Moment(kind.dies_s());

@@ -21,6 +21,7 @@ struct WorkerPlan {
   absl::Duration pause_every;  // mean; 0: never
   absl::Duration pause;
   bool pause_silent = false;
+  job::Poison::Kind poison = job::Poison::NONE;
   absl::Time joins;
   absl::Time leaves = absl::InfiniteFuture();
   absl::Time dies = absl::InfiniteFuture();

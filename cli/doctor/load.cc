@@ -41,7 +41,8 @@ uint64_t ServerBytes(const job::Job& job, uint64_t parameters) {
   if (job.consistency().delay_compensation() != job::DelayCompensation::NONE) {
     versions += job.consistency().dc_references_max();
   }
-  if (PredictsWeights(job)) ++versions;  // beside those that are pulled, the weights themselves
+  // Beside the versions that are pulled, those of the weights themselves.
+  if (PredictsWeights(job)) versions += 1 + job.limits().pinned_versions_max();
   const uint64_t staged = job.limits().staging_bytes_max() > 0
                               ? job.limits().staging_bytes_max()
                               : part * (uint64_t{job.wire().window()} * job.cluster().workers() + 1);

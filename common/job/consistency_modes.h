@@ -32,6 +32,8 @@ struct ModeFacts {
 
   // Returns whether gradients may be stale, and be corrected for it.
   bool takes_stale() const { return !synchronous; }
+  // Returns whether a step has at most one push of each worker, and they count alike.
+  bool joins_workers() const { return synchronous && !answers_first; }
   // Returns whether a worker may wait for other workers.
   bool waits() const { return synchronous || waits_for_slowest; }
   // Returns whether all workers take each step together, on all shards.

@@ -62,6 +62,10 @@ std::vector<GroupConfig> MakeGroups(const job::Optimizer& optimizer) {
 
 }  // namespace
 
+bool KeepsDirection(const job::Optimizer& optimizer) {
+  return FactsOf(optimizer).has_moments || optimizer.momentum() > 0;
+}
+
 OptimizerConfig MakeOptimizerConfig(const job::Job& job, uint64_t samples_per_epoch) {
   const job::Optimizer& optimizer = job.optimizer();
   const bool corrected = optimizer.momentum_correction() == job::MomentumCorrection::ASYNCHRONY;
@@ -77,12 +81,15 @@ OptimizerConfig MakeOptimizerConfig(const job::Job& job, uint64_t samples_per_ep
       .epsilon = optimizer.epsilon(),
       .clip_norm = optimizer.clip_norm(),
       .delay_compensation = MakeDelayCompensation(job.consistency()),
+      .aggregation = {.kind = static_cast<AggregationConfig::Kind>(job.consistency().aggregation()),
+                      .trim = job.consistency().trim()},
       .scaling = optimizer.scaling() == job::LrScaling::LINEAR ? LrScaling::kLinear : LrScaling::kNone,
       // Its time is samples applied, of which an epoch of local training has so many more.
       .schedule = MakeScheduleConfig(job, samples_per_epoch * PassesOfPush(job)),
       .groups = MakeGroups(optimizer),
       .ema = optimizer.ema(),
       .predicts = PredictsWeights(job),
+      .window = job.wire().window(),
   };
 }
 

@@ -15,6 +15,7 @@
 #include "common/job/job_timeouts.h"
 #include "common/job/metric_names.h"
 #include "common/job/model_rules.h"
+#include "common/job/optimizer_config.h"
 #include "common/job/path_rules.h"
 #include "common/job/push_samples.h"
 #include "common/job/rule_book.h"
@@ -61,6 +62,7 @@ constexpr ModeSetting kModeSettings[] = {
     {"consistency.late", [](const ModeFacts& facts) { return facts.has_quorum; }},
     {"consistency.staleness_lr", [](const ModeFacts& facts) { return facts.takes_stale(); }},
     {"consistency.delay_compensation", [](const ModeFacts& facts) { return facts.takes_stale(); }},
+    {"consistency.aggregation", [](const ModeFacts& facts) { return facts.joins_workers(); }},
     {"consistency.weight_prediction", [](const ModeFacts& facts) { return facts.takes_stale(); }},
 };
 
@@ -192,6 +194,30 @@ class Rules : private RuleBook {
       NeedsOther(consistency, key, "consistency.mode: " + AnyOfText(AllModes(), allowed), std::string(facts.name));
     }
     DelayCompensation(consistency);
+  }
+
+  void Aggregation(const job::Job& job) {
+    const job::Consistency& consistency = job.consistency();
+    const std::string name =
+        EnumName(*job::Aggregation::Kind_descriptor()->FindValueByNumber(consistency.aggregation()));
+    if (consistency.aggregation() != job::Aggregation::TRIMMED_MEAN) {
+      NeedsOther(consistency, "consistency.trim", "consistency.aggregation: trimmed_mean", "aggregation: " + name);
+    }
+    if (consistency.aggregation() == job::Aggregation::MEAN) return;
+    if (consistency.weighting() != job::Consistency::UNIFORM) {
+      Refuse("consistency.aggregation", name + " with weighting: samples",
+             name + " with consistency.weighting: uniform: a wrong worker could claim any number of samples");
+    }
+    const auto refuse_sparse = [&](const std::string& key, const std::string& encoding, const std::string& section) {
+      if (!encoding.starts_with("topk")) return;
+      Refuse(key, encoding + " with aggregation: " + name,
+             "fp32, bf16, fp16 or int8: of a value that few pushes have, the others' zeros would remain", section);
+    };
+    refuse_sparse("wire.encoding", job.wire().encoding(), "");
+    for (int i = 0; i < job.wire().groups_size(); ++i) {
+      const std::string group = absl::StrCat("wire.groups[", i, "]");
+      refuse_sparse(group + ".encoding", job.wire().groups(i).encoding(), group);
+    }
   }
 
   void Guard(const job::Guard& guard, const ModeFacts& mode) {
@@ -448,7 +474,7 @@ class Rules : private RuleBook {
     }
     // A script may bring an optimizer, which is checked then.
     if (RunsScripts(job) && !optimizer.has_kind()) return;
-    if (FactsOf(optimizer).has_moments || optimizer.momentum() > 0) return;
+    if (KeepsDirection(optimizer)) return;
     Refuse("consistency.weight_prediction",
            absl::StrCat("auto with optimizer.kind: ", FactsOf(optimizer).name, " without momentum"),
            "auto with optimizer.momentum above 0, or with optimizer.kind: adam or adamw");
@@ -501,6 +527,7 @@ void CheckRules(const job::Job& job, const std::string& name, const Origins& ori
   rules.ClassWeights(job.training(), job.model().classes());
   rules.Optimizer(job);
   rules.Consistency(job.consistency(), job.guard().action());
+  rules.Aggregation(job);
   rules.Guard(job.guard(), FactsOf(job.consistency()));
   rules.Training(job.training());
   rules.Metric(job);

@@ -159,6 +159,29 @@ void Extrapolate(size_t elements, float factor, const float* HWY_RESTRICT before
   });
 }
 
+void TrimmedMean(size_t elements, size_t left_out, absl::Span<float* const> rows, float* HWY_RESTRICT out) {
+  ForEachVector(elements, [rows, left_out, out](auto d, size_t i) HWY_ATTR {
+    size_t first = 0, last = rows.size() - 1;
+    // Takes the least and the most of what is left to its ends, which then are left out.
+    for (; first < left_out; ++first, --last) {
+      const auto low = hn::LoadU(d, rows[first] + i), high = hn::LoadU(d, rows[last] + i);
+      auto least = hn::Min(low, high), most = hn::Max(low, high);
+      for (size_t row = first + 1; row < last; ++row) {
+        auto value = hn::LoadU(d, rows[row] + i);
+        const auto less = hn::Min(least, value);
+        value = hn::Max(least, value);
+        least = less;
+        const auto more = hn::Max(most, value);
+        hn::StoreU(hn::Min(most, value), d, rows[row] + i);
+        most = more;
+      }
+    }
+    auto sum = hn::LoadU(d, rows[first] + i);
+    for (size_t row = first + 1; row <= last; ++row) sum = hn::Add(sum, hn::LoadU(d, rows[row] + i));
+    hn::StoreU(hn::Div(sum, hn::Set(d, static_cast<float>(last - first + 1))), d, out + i);
+  });
+}
+
 void Scale(size_t elements, float factor, const float* HWY_RESTRICT in, float* HWY_RESTRICT out) {
   ForEachVector(elements, [in, out, factor](auto d, size_t i) HWY_ATTR {
     hn::StoreU(hn::Mul(hn::Set(d, factor), LoadAnywhere(d, in + i)), d, out + i);
@@ -190,6 +213,7 @@ HWY_EXPORT(Compensate);
 HWY_EXPORT(CompensateAdaptive);
 HWY_EXPORT(Average);
 HWY_EXPORT(Extrapolate);
+HWY_EXPORT(TrimmedMean);
 HWY_EXPORT(Scale);
 HWY_EXPORT(AddScaled);
 HWY_EXPORT(KernelTarget);
@@ -228,6 +252,10 @@ void Average(const Block& mean_and_values, float rate) {
 
 void Extrapolate(size_t elements, float factor, const float* before, const float* now, float* out) {
   HWY_DYNAMIC_DISPATCH(Extrapolate)(elements, factor, before, now, out);
+}
+
+void TrimmedMean(size_t elements, size_t left_out, absl::Span<float* const> rows, float* out) {
+  HWY_DYNAMIC_DISPATCH(TrimmedMean)(elements, left_out, rows, out);
 }
 
 void Scale(size_t elements, float factor, const float* in, float* out) {

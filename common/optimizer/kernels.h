@@ -11,6 +11,8 @@
 
 #include <cstddef>
 
+#include "absl/types/span.h"
+
 namespace slackline {
 
 struct Block {
@@ -92,6 +94,10 @@ void Average(const Block& mean_and_values, float rate);
 
 // Computes out = now + factor (now - before).
 void Extrapolate(size_t elements, float factor, const float* before, const float* now, float* out);
+
+// Computes the mean of each element over the rows, without its `left_out` largest and `left_out` smallest values.
+// Reorders the rows. Requires: 2 left_out < rows.size().
+void TrimmedMean(size_t elements, size_t left_out, absl::Span<float* const> rows, float* out);
 
 // Computes out = factor in.
 void Scale(size_t elements, float factor, const float* in, float* out);

@@ -90,6 +90,15 @@ CompensationCoefficients Compensation(const DelayCompensationConfig& config) {
 
 }  // namespace
 
+size_t AggregationConfig::LeftOut(size_t pushes) const {
+  if (kind == Kind::kMean || pushes == 0) return 0;
+  const size_t most = (pushes - 1) / 2;
+  if (kind == Kind::kMedian) return most;
+  // Without the rounding of 0.1 x 30.
+  constexpr double kRounding = 1e-9;
+  return std::min(most, static_cast<size_t>(std::ceil(trim * static_cast<double>(pushes) - kRounding)));
+}
+
 absl::Span<const OptimizerFacts> AllOptimizers() { return kOptimizers; }
 
 const OptimizerFacts& FactsOf(OptimizerKind kind) {

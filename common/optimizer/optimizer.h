@@ -38,6 +38,17 @@ struct DelayCompensationConfig {
   double mean_square = 0.95;
 };
 
+// How the pushes of a step become one, element by element. Values are those of job::Aggregation::Kind.
+struct AggregationConfig {
+  enum class Kind { kMean = 1, kTrimmedMean = 2, kMedian = 3 };
+
+  Kind kind = Kind::kMean;
+  double trim = 0.2;
+
+  // Returns how many of the values are left out at each end. At least one value remains.
+  size_t LeftOut(size_t pushes) const;
+};
+
 enum class MomentumCorrection {
   kNone,
   // Mitliagkas, Zhang, Hadjis and Re, "Asynchrony begets Momentum", 2016. If the staleness of gradients is memoryless
@@ -73,6 +84,7 @@ struct OptimizerConfig {
   // Largest norm of a gradient over the whole model; 0 means unlimited.
   double clip_norm = 0;
   DelayCompensationConfig delay_compensation = {};
+  AggregationConfig aggregation = {};
   LrScaling scaling = LrScaling::kNone;
   ScheduleConfig schedule = {};
   std::vector<GroupConfig> groups = {};
@@ -80,6 +92,8 @@ struct OptimizerConfig {
   double ema = 0;
   // True if ShardState predicts the weights that gradients will be applied to.
   bool predicts = false;
+  // Number of steps that a worker may have in flight.
+  uint32_t window = 1;
 };
 
 // Returns the learning rate of a step that is taken after `samples_applied` samples, on a mean over `batches` batches

@@ -80,6 +80,7 @@ void Engine::ApplyAlone(const PushEvent& push, Worker& worker, Actions& actions)
   }
   apply.average_rate = 1.0 / static_cast<double>(workers_.size());
   apply.samples = push.samples;
+  apply.workers = workers_.size();
   apply.version = version_;
   actions.push_back(std::move(apply));
   Finish(push.sender, worker, {push.sequence, Outcome::kApplied, DiscardReason::kNone, version_, staleness}, actions);
@@ -117,6 +118,7 @@ ApplyAction Engine::Mean(const std::vector<Taken>& pushes, double average_rate) 
   best_rate_ = 0;
   planned_until_ = absl::InfinitePast();
   samples_applied_ += apply.samples;
+  apply.workers = workers_.size();
   apply.version = version_;
   return apply;
 }

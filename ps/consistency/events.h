@@ -121,6 +121,8 @@ struct ApplyAction {
   // Number of batches of one worker that the step counts as, for linear scaling of the learning rate: samples /
   // samples_nominal, or the number of pushes if each push counts as one batch. 1 if each push is a step.
   double batches = 1;
+  // Number of live workers.
+  uint64_t workers = 1;
   Version version;
 };
 

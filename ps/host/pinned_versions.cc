@@ -35,32 +35,37 @@ std::shared_ptr<const PinnedView> PinnedVersions::Pin(Kind kind, const PastState
 }
 
 std::shared_ptr<const PinnedView> PinnedVersions::PinAside(Aside which, const Version& current, MakeView view) {
-  std::vector<std::weak_ptr<const PinnedView>>& aside = aside_[static_cast<size_t>(which)];
-  std::erase_if(aside, [](const auto& pinned) { return pinned.expired(); });
+  std::vector<Pinned>& aside = aside_[static_cast<size_t>(which)];
+  std::erase_if(aside, [](const Pinned& pinned) { return pinned.view.expired(); });
   std::shared_ptr<const PinnedView> newest;
-  if (!aside.empty()) newest = aside.back().lock();
+  if (!aside.empty()) newest = aside.back().view.lock();
   if (newest != nullptr && newest->version() == current) return newest;
   if (aside.size() >= versions_max_) return nullptr;
   newest = std::make_shared<const PinnedView>(current, view(), on_unpinned_);
-  aside.push_back(newest);
+  aside.push_back({newest, {current, Clock64()}, {}});
   return newest;
 }
 
 std::shared_ptr<const PinnedView> PinnedVersions::Hold(const std::shared_ptr<const PinnedView>& view, Kind kind,
                                                        Peer* peer, PullId pull, absl::Time now) {
-  SLACKLINE_CHECK(!pinned_.empty() && pinned_.back().view.lock() == view);
-  std::vector<Holder>& holders = pinned_.back().holders;
+  std::vector<Holder>* holders = nullptr;
+  for (std::vector<Pinned>* const list : {&pinned_, &aside_[0], &aside_[1]}) {
+    if (!list->empty() && list->back().view.lock() == view) holders = &list->back().holders;
+  }
+  SLACKLINE_CHECK(holders != nullptr);
   // Each reply has a hold of its own, which shows which peers still read.
   auto hold = std::make_shared<const std::shared_ptr<const PinnedView>>(view);
-  std::erase_if(holders, [](const Holder& holder) { return holder.hold.expired(); });
-  holders.push_back({kind, peer, pull, now, hold});
+  std::erase_if(*holders, [](const Holder& holder) { return holder.hold.expired(); });
+  holders->push_back({kind, peer, pull, now, hold});
   return std::shared_ptr<const PinnedView>(hold, view.get());
 }
 
 void PinnedVersions::Forget(const Peer* peer) {
-  for (Pinned& pinned : pinned_) {
-    for (Holder& holder : pinned.holders) {
-      if (holder.peer == peer) holder.peer = nullptr;
+  for (std::vector<Pinned>* const list : {&pinned_, &aside_[0], &aside_[1]}) {
+    for (Pinned& pinned : *list) {
+      for (Holder& holder : pinned.holders) {
+        if (holder.peer == peer) holder.peer = nullptr;
+      }
     }
   }
 }
@@ -70,22 +75,29 @@ size_t PinnedVersions::versions() const {
       std::count_if(pinned_.begin(), pinned_.end(), [](const Pinned& pinned) { return !pinned.view.expired(); }));
 }
 
-PinnedVersions::Late PinnedVersions::HoldersSince(absl::Time since, bool for_readers) const {
-  auto oldest = pinned_.end();
-  if (for_readers) {
-    oldest = std::find_if(pinned_.begin(), pinned_.end(), [](const Pinned& pinned) { return pinned.ReadByReaders(); });
-  }
-  const bool readers_only = oldest != pinned_.end();
-  if (!readers_only) oldest = pinned_.begin();
-  if (oldest == pinned_.end()) return {};
-  const auto view = oldest->view.lock();
-  if (view == nullptr) return {};
-  Late late = {view->version(), {}};
-  for (const Holder& holder : oldest->holders) {
+PinnedVersions::Late PinnedVersions::Pinned::HeldSince(absl::Time since, bool readers_only) const {
+  const auto held = view.lock();
+  if (held == nullptr) return {};
+  Late late = {held->version(), {}};
+  for (const Holder& holder : holders) {
     if (holder.peer == nullptr || holder.hold.expired() || holder.since > since) continue;
     if (!readers_only || holder.kind == Kind::kReader) late.holders.push_back(holder);
   }
   return late;
+}
+
+PinnedVersions::Late PinnedVersions::HoldersSince(absl::Time since, bool for_readers) const {
+  bool readers_hold = false;
+  if (for_readers) {
+    for (const std::vector<Pinned>* const list : {&pinned_, &aside_[0], &aside_[1]}) {
+      const auto oldest =
+          std::find_if(list->begin(), list->end(), [](const Pinned& pinned) { return pinned.ReadByReaders(); });
+      if (oldest == list->end()) continue;
+      readers_hold = true;
+      if (Late late = oldest->HeldSince(since, /*readers_only=*/true); !late.holders.empty()) return late;
+    }
+  }
+  return readers_hold || pinned_.empty() ? Late() : pinned_.front().HeldSince(since, /*readers_only=*/false);
 }
 
 }  // namespace slackline::ps

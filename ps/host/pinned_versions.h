@@ -39,7 +39,8 @@ class PinnedVersions {
   enum class Aside { kAverage, kUnpredicted };
   // Returns such weights at the current version; null if too many of their versions are being sent from.
   std::shared_ptr<const PinnedView> PinAside(Aside which, const Version& current, MakeView view);
-  // Returns a reference to what Pin() has just returned. The peer keeps it as long as it reads for this pull.
+  // Returns a reference to what Pin() or PinAside() has just returned. The peer keeps it as long as it reads for this
+  // pull.
   std::shared_ptr<const PinnedView> Hold(const std::shared_ptr<const PinnedView>& view, Kind kind, Peer* peer,
                                          PullId pull, absl::Time now);
   // Forgets a peer whose stream ends. What it holds is freed when its call ends.
@@ -60,7 +61,7 @@ class PinnedVersions {
     std::vector<Holder> holders;
   };
   // Returns who has held the oldest version since `since` or longer. `for_readers`: the readers that hold the oldest
-  // version that readers hold, if there is one.
+  // version that readers hold, of those that workers pull or of one of those aside, if there is one.
   Late HoldersSince(absl::Time since, bool for_readers) const;
 
  private:
@@ -70,12 +71,13 @@ class PinnedVersions {
     std::vector<Holder> holders;
 
     bool ReadByReaders() const;
+    Late HeldSince(absl::Time since, bool readers_only) const;
   };
 
   const size_t versions_max_;
   const std::function<void()> on_unpinned_;
-  std::vector<Pinned> pinned_;                                         // oldest first
-  std::array<std::vector<std::weak_ptr<const PinnedView>>, 2> aside_;  // for each Aside; oldest first
+  std::vector<Pinned> pinned_;                // oldest first
+  std::array<std::vector<Pinned>, 2> aside_;  // for each Aside; oldest first
 };
 
 }  // namespace slackline::ps

@@ -85,7 +85,7 @@ void ShardHost::Execute(const ApplyAction& apply) {
     rates.push_back({.weight = part.weight, .rates = held->second.learning_rates});
   }
   StepArguments arguments = ArgumentsOf(apply);
-  arguments.learning_rates = MeanRates(rates, state_.learning_rates(apply.batches));
+  arguments.learning_rates = MeanRates(rates, state_.learning_rates(apply.batches), config_.optimizer.aggregation);
   const bool recorded = journal_ != nullptr && journal_->Follows(config_.shard);
   const bool single = contributions.size() == 1 && contributions.front().reference.chunks() == 0;
   std::shared_ptr<StagedPush> pushed;  // its bytes are read below
@@ -264,18 +264,17 @@ bool ShardHost::TryServe(const Asked& asked) {
   reply.encoded_elements = config_.extent.trained;
   // Whoever has some version has what is frozen.
   reply.elements = asked.known ? config_.extent.pushed() : config_.extent.size();
-  if (asked.averaged) {
-    reply.weights =
-        pinned_.PinAside(PinnedVersions::Aside::kAverage, version_, [this] { return state_.AveragedView(); });
-    if (reply.weights == nullptr) return false;
-  } else if (!asked.sender && state_.predicts()) {
-    if (asked.known != version_) {
-      reply.weights = pinned_.PinAside(PinnedVersions::Aside::kUnpredicted, version_, [this] { return state_.View(); });
-      if (reply.weights == nullptr) return false;
-    }
+  const auto kind = asked.sender ? PinnedVersions::Kind::kWorker : PinnedVersions::Kind::kReader;
+  const bool unpredicted = !asked.sender && state_.predicts();
+  if (asked.averaged || (unpredicted && asked.known != version_)) {
+    const std::shared_ptr<const PinnedView> view =
+        asked.averaged
+            ? pinned_.PinAside(PinnedVersions::Aside::kAverage, version_, [this] { return state_.AveragedView(); })
+            : pinned_.PinAside(PinnedVersions::Aside::kUnpredicted, version_, [this] { return state_.View(); });
+    if (view == nullptr) return false;
+    reply.weights = pinned_.Hold(view, kind, asked.peer, asked.id, time_.Now());
   } else if (asked.known != version_) {
     // Holds the version until the peer does.
-    const auto kind = asked.sender ? PinnedVersions::Kind::kWorker : PinnedVersions::Kind::kReader;
     const std::shared_ptr<const PinnedView> view = pinned_.Pin(
         kind, {version_, engine_.clock_min()}, [this] { return state_.PulledView(); },
         [&](const PastState& state) { return WillDo(state, asked); });

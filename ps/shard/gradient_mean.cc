@@ -1,12 +1,16 @@
 #include "ps/shard/gradient_mean.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "common/base/check.h"
 #include "common/optimizer/kernels.h"
 
 namespace slackline::ps {
 namespace {
+
+// Of the values of a push. Not a power of two: all rows would lie in the same few lines of the cache.
+constexpr size_t kRowElements = Slice::kBlockElements + kCacheLineBytes / sizeof(float);
 
 double ClipFactor(double norm, double clip_norm) { return clip_norm > 0 && norm > clip_norm ? clip_norm / norm : 1; }
 
@@ -52,13 +56,19 @@ const float* GradientMean::Source::Next(absl::Span<float> out) {
   return out.data();
 }
 
-GradientMean::GradientMean(absl::Span<const Contribution> contributions, double clip_norm) {
+GradientMean::GradientMean(absl::Span<const Contribution> contributions, double clip_norm,
+                           const AggregationConfig& aggregation)
+    : left_out_(aggregation.LeftOut(contributions.size())) {
   sources_.reserve(contributions.size());
   for (const Contribution& part : contributions) sources_.emplace_back(part, clip_norm);
+  if (left_out_ == 0) return;
+  values_ = AllocateAlignedFloats(contributions.size() * kRowElements);
+  for (size_t i = 0; i < contributions.size(); ++i) rows_.push_back(values_.get() + i * kRowElements);
 }
 
 absl::Span<const float> GradientMean::Next(size_t elements, Clip clip) {
   SLACKLINE_CHECK(elements <= Slice::kBlockElements);
+  if (left_out_ > 0) return NextTrimmed(elements, clip);
   const absl::Span<float> decoded = absl::MakeSpan(buffer_).first(elements);
   const float* first = sources_.front().Next(decoded);
   if (sources_.size() == 1 && sources_.front().factor(clip) == 1) return {first, elements};
@@ -67,6 +77,22 @@ absl::Span<const float> GradientMean::Next(size_t elements, Clip clip) {
   for (Source& source : absl::MakeSpan(sources_).subspan(1)) {
     Add(/*first=*/false, source.factor(clip), elements, source.Next(decoded));
   }
+  return {sum_.data(), elements};
+}
+
+absl::Span<const float> GradientMean::NextTrimmed(size_t elements, Clip clip) {
+  for (size_t i = 0; i < sources_.size(); ++i) {
+    Source& source = sources_[i];
+    float* const row = rows_[i];
+    const float* const values = source.Next({row, elements});
+    const float clipped = clip == Clip::kYes ? source.clip() : 1;
+    if (clipped != 1) {
+      Scale(elements, clipped, values, row);
+    } else if (values != row) {
+      std::memcpy(row, values, elements * sizeof(float));
+    }
+  }
+  TrimmedMean(elements, left_out_, rows_, sum_.data());
   return {sum_.data(), elements};
 }
 

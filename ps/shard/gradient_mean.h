@@ -1,4 +1,5 @@
-// The weighted mean of several pushes, made block by block as the step walks over the shard.
+// The weighted mean of several pushes, or a mean without extreme values, made block by block as the step walks over the
+// shard.
 #pragma once
 
 #include <array>
@@ -27,14 +28,14 @@ class GradientMean {
   enum class Clip { kNo, kYes };
 
   // Gradients whose norm is above `clip_norm` are scaled down to it; 0 means never.
-  GradientMean(absl::Span<const Contribution> contributions, double clip_norm);
+  GradientMean(absl::Span<const Contribution> contributions, double clip_norm, const AggregationConfig& aggregation);
 
-  // Returns the mean of the next `elements` elements; valid until the next call.
+  // Returns the mean of the next `elements` elements, or what the aggregation makes of them; valid until the next call.
   // Requires: elements <= Slice::kBlockElements.
   absl::Span<const float> Next(size_t elements, Clip clip);
   // Returns the mean of trained elements begin, begin + 1, ...; valid until the next call. Each gradient is clipped,
   // then compensated by `optimizer` for the change of `weights` since the gradient was computed.
-  // Requires: weights.size() <= Slice::kBlockElements.
+  // Requires: weights.size() <= Slice::kBlockElements; the aggregation is the mean.
   absl::Span<const float> NextCompensated(uint64_t begin, absl::Span<const float> weights, const Optimizer& optimizer,
                                           const BlockOfArrays& arrays);
 
@@ -66,10 +67,16 @@ class GradientMean {
   };
   using Buffer = std::array<float, Slice::kBlockElements>;
 
+  absl::Span<const float> NextTrimmed(size_t elements, Clip clip);
   // Stores factor x values in sum_ if `first`, else adds them to it.
   void Add(bool first, float factor, size_t elements, const float* values);
 
   std::vector<Source> sources_;
+  // Number of values of each element that are left out at each end.
+  const size_t left_out_;
+  // Values of each push, if some are left out.
+  AlignedFloats values_;
+  std::vector<float*> rows_;
   // Decoded values of one push.
   alignas(kCacheLineBytes) Buffer buffer_;
   alignas(kCacheLineBytes) Buffer compensated_;

@@ -30,15 +30,26 @@ absl::Status CheckLearningRates(absl::Span<const double> rates, size_t groups) {
   return absl::OkStatus();
 }
 
-std::vector<double> MeanRates(absl::Span<const PushRates> pushes, absl::Span<const double> job) {
+std::vector<double> MeanRates(absl::Span<const PushRates> pushes, absl::Span<const double> job,
+                              const AggregationConfig& aggregation) {
   SLACKLINE_CHECK(!pushes.empty());
   if (absl::c_all_of(pushes, [](const PushRates& push) { return push.rates.empty(); })) return {};
   const auto of = [&](const PushRates& push) { return push.rates.empty() ? job : push.rates; };
   const absl::Span<const double> first = of(pushes.front());
   std::vector<double> mean(first.begin(), first.end());
+  const size_t left_out = aggregation.LeftOut(pushes.size());
   for (size_t i = 0; i < mean.size(); ++i) {
     // Differences are 0 where rates agree, whatever the weights were rounded to.
-    for (const PushRates& push : pushes) mean[i] += push.weight * (of(push)[i] - first[i]);
+    if (left_out == 0) {
+      for (const PushRates& push : pushes) mean[i] += push.weight * (of(push)[i] - first[i]);
+    } else {
+      std::vector<double> rates;
+      for (const PushRates& push : pushes) rates.push_back(of(push)[i]);
+      absl::c_sort(rates);
+      const auto middle = absl::MakeSpan(rates).subspan(left_out, rates.size() - 2 * left_out);
+      mean[i] = middle.front();
+      for (const double rate : middle) mean[i] += (rate - middle.front()) / static_cast<double>(middle.size());
+    }
     // Rounding must not take a mean out of the range of rates.
     mean[i] = std::clamp(mean[i], 0.0, kRateMax);
   }

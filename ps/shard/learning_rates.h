@@ -6,6 +6,7 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
+#include "common/optimizer/optimizer.h"
 
 namespace slackline::ps {
 
@@ -22,8 +23,10 @@ struct PushRates {
 absl::Status CheckLearningRates(absl::Span<const double> rates, size_t groups);
 
 // Returns the mean of the pushes' rates, weighted like their gradients, or no rates if no push names any. If all pushes
-// name a rate, the mean is that rate, to the bit. `job`: rates of a push that names none.
+// name a rate, the mean is that rate, to the bit. `job`: rates of a push that names none. `aggregation` leaves out the
+// extreme rates as it does values of gradients.
 // Requires: rates that CheckLearningRates() accepts.
-std::vector<double> MeanRates(absl::Span<const PushRates> pushes, absl::Span<const double> job);
+std::vector<double> MeanRates(absl::Span<const PushRates> pushes, absl::Span<const double> job,
+                              const AggregationConfig& aggregation = {});
 
 }  // namespace slackline::ps

@@ -111,7 +111,7 @@ void ShardState::Apply(absl::Span<const Contribution> contributions, const StepA
   std::optional<SliceWriter> predicted;
   if (predicted_) predicted.emplace(*predicted_);
   Steps steps(optimizer_, groups_);
-  GradientMean mean(contributions, config_.clip_norm);
+  GradientMean mean(contributions, config_.clip_norm, config_.aggregation);
   const bool compensate = Compensates(contributions);
   const auto average_rate = static_cast<float>(arguments.average_rate);
   SLACKLINE_CHECK(arguments.learning_rates.empty() || arguments.learning_rates.size() == 1 + config_.groups.size());
@@ -141,7 +141,9 @@ void ShardState::Apply(absl::Span<const Contribution> contributions, const StepA
     Average({.elements = values.size(), .gradient = pushed.data(), .weights = values.data()}, average_rate);
   };
   alignas(kCacheLineBytes) std::array<float, Slice::kBlockElements> before;
-  const auto steps_ahead = static_cast<float>(optimizer_.staleness_mean());
+  // A worker that was away for long makes the mean large.
+  const double in_flight = static_cast<double>(arguments.workers) * config_.window;
+  const auto steps_ahead = static_cast<float>(std::clamp(in_flight - 1, 0.0, optimizer_.staleness_mean()));
   weights_.UpdateFirst(extent_.pushed(), [&](uint64_t begin, absl::Span<float> values) {
     if (predicted) absl::c_copy(values, before.begin());
     step(begin, values);

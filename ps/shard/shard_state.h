@@ -72,6 +72,8 @@ struct StepArguments {
   double batches = 1;
   // Mean staleness of the gradients, in versions.
   double staleness = 0;
+  // Number of live workers; 0: unknown, and nothing is predicted.
+  uint64_t workers = 0;
   // Learning rates in place of the job's, before lr_scale: of elements in no group, then of each group. Empty: the
   // job's.
   std::vector<double> learning_rates = {};
@@ -132,13 +134,13 @@ class ShardState {
   //   kFailedPrecondition  the shard has weights already
   absl::Status Restore(const ShardProgress& progress, ReadKept read);
 
-  // Applies one optimizer step on the weighted mean of the contributions. Each contribution is decoded, clipped, then
-  // compensated; averaged elements are neither clipped nor compensated. The sums run in the order given, so that equal
-  // inputs give equal bits.
-  // `mean_out`, if not empty, receives the mean that the step used. The same step with it alone, not clipped, gives the
-  // same bits, except with adaptive delay compensation.
-  // Requires: the bytes were checked; the pieces of every contribution have extent().pushed() elements, and byte
-  // lengths that these can have; arguments.learning_rates is empty or as long as learning_rates().
+  // Applies one optimizer step on the weighted mean of the contributions, or what OptimizerConfig::aggregation makes of
+  // them, which counts each alike. Each contribution is decoded, clipped, then compensated; averaged elements are
+  // neither clipped nor compensated. The sums run in the order given, so that equal inputs give equal bits. `mean_out`,
+  // if not empty, receives the mean that the step used. The same step with it alone, not clipped, gives the same bits,
+  // except with adaptive delay compensation. Requires: the bytes were checked; the pieces of every contribution have
+  // extent().pushed() elements, and byte lengths that these can have; arguments.learning_rates is empty or as long as
+  // learning_rates().
   void Apply(absl::Span<const Contribution> contributions, const StepArguments& arguments,
              absl::Span<float> mean_out = {});
 
@@ -147,10 +149,10 @@ class ShardState {
 
   // Returns references to the weights that a gradient is to be computed from; costs no copy. With
   // OptimizerConfig::predicts they are w + s (w - w_before) for trained elements, where w_before were the weights
-  // before the last step and s is the mean staleness of gradients: the weights that the gradient will be applied to if
-  // the next s steps are like the last (SpecTrain: Chen et al., "Efficient and Robust Parallel DNN Training through
-  // Model Parallelism on Multi-GPU Platform", 2018; for Adam, XPipe: Guan et al. 2019). Until the first step, and after
-  // Restore(), they are the weights.
+  // before the last step and s is the mean staleness of gradients, at most what all live workers can have in flight:
+  // the weights that the gradient will be applied to if the next s steps are like the last (SpecTrain: Chen et al.,
+  // "Efficient and Robust Parallel DNN Training through Model Parallelism on Multi-GPU Platform", 2018; for Adam,
+  // XPipe: Guan et al. 2019). Until the first step, and after Restore(), they are the weights.
   SliceView PulledView() const { return predicted_ ? predicted_->View() : weights_.View(); }
   bool predicts() const { return predicted_.has_value(); }
 

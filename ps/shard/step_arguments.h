@@ -10,7 +10,8 @@ inline StepArguments ArgumentsOf(const ApplyAction& apply) {
   StepArguments arguments{.lr_scale = apply.lr_scale,
                           .average_rate = apply.average_rate,
                           .samples = apply.samples,
-                          .batches = apply.batches};
+                          .batches = apply.batches,
+                          .workers = apply.workers};
   for (const ApplyAction::Part& part : apply.parts) {
     arguments.staleness += part.weight * static_cast<double>(part.staleness);
   }

@@ -12,6 +12,8 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "common/base/parameter_groups.h"
+#include "common/job/job_kinds.h"
+#include "common/job/optimizer_config.h"
 #include "common/job/script_optimizer.h"
 
 namespace slackline::scheduler {
@@ -147,6 +149,14 @@ absl::StatusOr<ModelLayout> LayoutOf(const wire::RegisterWorkerRequest& request,
       return absl::InvalidArgumentError(absl::StrCat("worker ", request.name(), ": ", optimizer.status().message()));
     }
     layout.optimizer = *std::move(optimizer);
+  }
+  if (PredictsWeights(job) && !KeepsDirection(layout.optimizer ? *layout.optimizer : job.optimizer())) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("worker ", request.name(),
+                     ": consistency.weight_prediction: found auto, with neither momentum nor adam or adamw "
+                     "in the job file or the script; allowed is slackline.Optimizer(..., like=torch.optim.AdamW(...)) "
+                     "in the script, or "
+                     "--set optimizer.kind=adamw"));
   }
   Groups groups(layout.optimizer ? *layout.optimizer : job.optimizer(), layout.optimizer.has_value());
   Part part = Part::kTrained;

@@ -180,7 +180,7 @@ const Refusal kRefusals[] = {
     {"UnknownKey", "consistency:\n  xylophone: 5\n",
      "j.yaml:2: found the unknown key 'consistency.xylophone'; allowed are mode, staleness_max, softsync_n, quorum, "
      "quorum_deadline_ms, weighting, staleness_lr, delay_compensation, dc_lambda, dc_mean_square, dc_references_max, "
-     "staleness_auto, staleness_min, late, grace, weight_prediction"},
+     "staleness_auto, staleness_min, late, grace, weight_prediction, aggregation, trim"},
     {"RepeatedKey", "seed: 1\nname: x\nseed: 1\n", "j.yaml:3: seed: found a second time; the first is in line 1"},
     {"ListAsKey", "[a]: 1\n", "j.yaml:1: found a list as a key; allowed are names"},
     {"AllMistakesAtOnce", "seed: x\n\nname: a b\n",
@@ -224,11 +224,6 @@ const Refusal kRefusals[] = {
      "j.yaml:1: consistency.delay_compensation: found a value together with bsp; allowed is only with "
      "consistency.mode: "
      "async, ssp or softsync (add --set consistency.delay_compensation=none to take the default back)"},
-    {"PredictionWithoutMomentum", "consistency: {weight_prediction: auto, delay_compensation: constant}\n",
-     "j.yaml:1: consistency.weight_prediction: found auto with delay compensation; allowed is auto with "
-     "consistency.delay_compensation: none\n"
-     "j.yaml:1: consistency.weight_prediction: found auto with optimizer.kind: sgd without momentum; allowed is auto "
-     "with optimizer.momentum above 0, or with optimizer.kind: adam or adamw"},
     {"LambdaWithoutDelayCompensation", "consistency:\n  dc_lambda: 1\n",
      "j.yaml:2: consistency.dc_lambda: found a value together with delay_compensation: none; allowed is only with "
      "consistency.delay_compensation: constant or adaptive (add --set consistency.dc_lambda=0 to take the default "

@@ -43,6 +43,24 @@ TEST_F(PinnedVersionsTest, OnlyReadersAreEndedForReadersThatWait) {
   EXPECT_THAT(Late(/*for_readers=*/false), testing::ElementsAre(&worker_, &reader_));
 }
 
+TEST_F(PinnedVersionsTest, ReadersOfWeightsAsideAreEndedAndNoWorkers) {
+  const Held trains = Pull(Kind::kWorker, worker_);
+  const auto read = [&](Peer& peer) {
+    const Held view =
+        pinned_.PinAside(PinnedVersions::Aside::kUnpredicted, {Lineage(1), version_}, [this] { return slice_.View(); });
+    return view == nullptr ? nullptr : pinned_.Hold(view, Kind::kReader, &peer, PullId(1), absl::UnixEpoch());
+  };
+  const Held first = read(reader_);
+  EXPECT_NE(first, trains) << "another vector";
+  ++version_;
+  const Held second = read(other_);
+  ++version_;
+  EXPECT_EQ(read(other_), nullptr);
+  EXPECT_THAT(Late(/*for_readers=*/true), testing::ElementsAre(&reader_));
+  pinned_.Forget(&reader_);
+  EXPECT_THAT(Late(/*for_readers=*/true), testing::IsEmpty());
+}
+
 TEST_F(PinnedVersionsTest, WorkersThatHoldAllAreEndedForReadersToo) {
   const Held first = Pull(Kind::kWorker, worker_);
   ++version_;

@@ -173,7 +173,7 @@ class KeptShardTest : public ::testing::Test {
   static void Step(ShardState& shard, int number) {
     std::vector<float> gradient(kSize);
     for (size_t i = 0; i < kSize; ++i) gradient[i] = std::sin(static_cast<float>(i + 1) * static_cast<float>(number));
-    shard.Apply({Part(gradient)}, {.average_rate = 0.5, .samples = 3, .staleness = 2});
+    shard.Apply({Part(gradient)}, {.average_rate = 0.5, .samples = 3, .staleness = 2, .workers = 3});
   }
   static std::vector<float> Values(const SliceView& view) { return Weights(view); }
   static auto ReaderOf(const ShardView& kept) {
@@ -240,6 +240,11 @@ TEST_F(KeptShardTest, PredictsTheWeightsAfterAsManyStepsAsGradientsAreLate) {
   // Averaged and frozen elements are as they are.
   EXPECT_EQ(std::vector<float>(predicted.begin() + kTrained, predicted.end()),
             std::vector<float>(weights.begin() + kTrained, weights.end()));
+  // No more than the pushes that can be in flight.
+  ShardState few({.begin = 0, .end = kTrained, .trained = kTrained}, config, kTrained);
+  ASSERT_TRUE(few.Seed(ByteSegments(Raw(std::vector<float>(kTrained, 1)))).ok());
+  few.Apply({Part(std::vector<float>(kTrained, 5))}, {.staleness = 1000, .workers = 2});
+  EXPECT_NEAR(Values(few.PulledView())[0], 1 - 2 * 0.01f, 1e-5);
   Step(shard, 2);
   EXPECT_EQ(Values(first), predicted) << "a view stays as it was";
   // What is learned does not depend on the prediction.

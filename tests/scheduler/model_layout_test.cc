@@ -46,6 +46,20 @@ TEST(ModelLayout, CountsTrainedElementsAndBuffers) {
   EXPECT_EQ(layout->elements, 7860u);
 }
 
+TEST(ModelLayout, PredictedWeightsNeedMomentumOfTheJobOrTheScript) {
+  job::Job job;
+  job.mutable_model()->set_kind(job::Model::EXTERNAL);
+  job.mutable_consistency()->set_mode(job::Consistency::ASYNC);
+  job.mutable_consistency()->set_weight_prediction(job::WeightPrediction::AUTO);
+  EXPECT_THAT(LayoutOf(Request(), job).status().message(),
+              HasSubstr("worker w-1: consistency.weight_prediction: found auto, with neither momentum nor adam"));
+  wire::RegisterWorkerRequest scripted = Request();
+  scripted.mutable_optimizer()->set_kind(job::Optimizer::ADAMW);
+  EXPECT_TRUE(LayoutOf(scripted, job).ok()) << LayoutOf(scripted, job).status();
+  job.mutable_optimizer()->set_momentum(0.9);
+  EXPECT_TRUE(LayoutOf(Request(), job).ok());
+}
+
 TEST(ModelLayout, ScalarsHaveOneElement) {
   wire::RegisterWorkerRequest request = Request();
   AddTensor(request, "num_batches", {}, /*trained=*/false);

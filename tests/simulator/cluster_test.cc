@@ -306,6 +306,26 @@ TEST(SimulatedJob, OutliersAreKeptOutInEveryModeAndCounted) {
   }
 }
 
+TEST(SimulatedJob, RobustAggregationLearnsDespitePoisonedWorkers) {
+  // 18 steps.
+  const auto accuracy = [](const std::string& poison, const std::string& aggregation) {
+    return Play({"consistency={mode: bsp, weighting: uniform}", "cluster.workers=5", "training.epochs=1",
+                 "optimizer.lr=0.5", "consistency.aggregation=" + aggregation,
+                 absl::StrCat("simulation.classes=[{workers: 2, poison: ", poison, "}]"),
+                 aggregation == "trimmed_mean" ? "consistency.trim=0.4" : "seed=1"})
+        .status.test_accuracy();
+  };
+  for (const char* const poison : {"flip", "scale", "noise"}) {
+    for (const char* const aggregation : {"median", "trimmed_mean"}) {
+      EXPECT_GT(accuracy(poison, aggregation), 0.75) << poison << " " << aggregation;
+    }
+  }
+  // The mean is a fifth of what it should be, and 4.6 times that. Noise only makes it a little shorter.
+  EXPECT_GT(accuracy("none", "mean"), 0.85);
+  EXPECT_LT(accuracy("flip", "mean"), 0.65);
+  EXPECT_LT(accuracy("scale", "mean"), 0.1);
+}
+
 TEST(SimulatedJob, TaskOfAWorkerThatDiedGoesToAnotherWhenItsLeaseIsOver) {
   const std::vector<std::string> settings = {
       "cluster.workers=2", "consistency.mode=async",        "training.epochs=2",

@@ -1,4 +1,7 @@
-// The simulator's small parts: time, wires, pace, plans.
+// The simulator's small parts: time, wires, pace, plans, poison.
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -8,6 +11,7 @@
 #include "simulator/event_queue.h"
 #include "simulator/network.h"
 #include "simulator/pace.h"
+#include "simulator/poison.h"
 #include "simulator/rules.h"
 #include "simulator/worker_plan.h"
 
@@ -157,10 +161,44 @@ TEST(SimulationRules, WhatCannotBePlayedIsNamed) {
             "simulation.evaluate_every_s: found 0.0001; a simulation allows 0, or 0.001 and more");
   EXPECT_EQ(mistake("cluster: {workers: 2}\nsimulation: {classes: [{workers: 3}]}"),
             "simulation.classes: found 3 workers; a simulation allows at most cluster.workers (2)");
+  EXPECT_TRUE(CheckSimulation(Job("simulation: {classes: [{poison: flip}]}"), /*gradients=*/true).ok());
+  EXPECT_EQ(CheckSimulation(Job("simulation: {classes: [{poison: flip}]}"), /*gradients=*/false).message(),
+            "simulation.classes: found poison with --no-gradients; a simulation allows it with gradients");
   EXPECT_EQ(mistake("cluster: {workers: 1}\nsimulation: {classes: [{joins_s: 3}]}"),
             "simulation.classes: found no worker that joins at 0 s; a simulation allows at least one");
   EXPECT_EQ(mistake("simulation: {classes: [{joins_s: 3, dies_s: 2}]}"),
             "simulation.classes: found worker-1 ends before it joins; a simulation allows it later");
+}
+
+TEST(Poisoned, TrainedElementsAreWrongAndTheOthersAreNot) {
+  constexpr uint64_t kTrained = 1000;
+  Learned learned;
+  learned.elements = kTrained + 1;
+  learned.trained_elements = kTrained;
+  Gradient right;
+  right.push = AllocateAlignedFloats(learned.elements);
+  std::fill_n(right.push.get(), learned.elements, 2.0f);
+  right.norm = 2 * std::sqrt(static_cast<double>(kTrained));
+  right.result.loss = 3;
+  RandomStream random(1, 2, kNoise);
+  const auto poisoned = [&](job::Poison::Kind kind) { return Poisoned(right, kind, learned, random); };
+  const auto flipped = poisoned(job::Poison::FLIP), scaled = poisoned(job::Poison::SCALE),
+             noise = poisoned(job::Poison::NOISE);
+  EXPECT_EQ(flipped->push.get()[kTrained - 1], -2);
+  EXPECT_EQ(flipped->norm, right.norm);
+  EXPECT_EQ(scaled->push.get()[0], 20);
+  EXPECT_EQ(scaled->norm, 10 * right.norm);
+  double sum = 0, squares = 0;
+  for (uint64_t i = 0; i < kTrained; ++i) {
+    sum += noise->push.get()[i];
+    squares += noise->push.get()[i] * noise->push.get()[i];
+  }
+  EXPECT_NEAR(sum / kTrained, 0, 0.3);
+  EXPECT_NEAR(std::sqrt(squares), right.norm, 0.1 * right.norm);
+  for (const auto& one : {flipped, scaled, noise}) {
+    EXPECT_EQ(one->push.get()[kTrained], 2);
+    EXPECT_EQ(one->result.loss, 3);
+  }
 }
 
 }  // namespace

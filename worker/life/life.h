@@ -59,7 +59,8 @@ class Life {
   Client* client() const ABSL_NO_THREAD_SAFETY_ANALYSIS { return client_.get(); }
   // Makes `client` the present client, tells it the newest map, and returns the previous one.
   std::unique_ptr<Client> Replace(std::unique_ptr<Client> client) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Pulls into `parameters` with a client of its own, a reader. The present client stays as it is.
+  // Pulls into `parameters` with a client of its own, a reader. The present client stays as it is: its next pull brings
+  // only what has changed since its last one.
   absl::Status PullAside(std::unique_ptr<Client> reader, absl::Span<float> parameters) ABSL_LOCKS_EXCLUDED(mutex_);
   // Says goodbye to the servers.
   void Close(const std::string& reason) ABSL_LOCKS_EXCLUDED(mutex_);
