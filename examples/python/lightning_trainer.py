@@ -37,6 +37,7 @@ def main():
     parser.add_argument("--pictures", type=int, default=4000, help="to train on")
     parser.add_argument("--bf16", action="store_true", help="parameters in bfloat16; the servers' stay float32")
     parser.add_argument("--loaders", type=int, default=0, help="processes that make batches")
+    parser.add_argument("--every", type=int, help="steps in a round, in a job with local.steps")
     options = parser.parse_args()
     train, test = pictures(options.pictures, noise=2.0, seed=1), pictures(1000, noise=2.0, seed=2)
 
@@ -48,7 +49,7 @@ def main():
 
     with slackline.connect() as worker:
         torch.manual_seed(worker.seed)  # all workers begin alike
-        strategy = SlacklineStrategy(worker, measure=measure, test_samples=len(test))
+        strategy = SlacklineStrategy(worker, measure=measure, test_samples=len(test), every=options.every)
         trainer = lightning.Trainer(
             strategy=strategy, precision="bf16-true" if options.bf16 else "32-true", max_epochs=-1, enable_checkpointing=False, logger=False,
             enable_progress_bar=False, enable_model_summary=False)  # fmt: skip

@@ -45,6 +45,7 @@ def main():
     parser.add_argument("--bf16", action="store_true", help="parameters in bfloat16; the servers' stay float32")
     parser.add_argument("--loaders", type=int, default=0, help="processes that make batches")
     parser.add_argument("--learning-rate", type=float, help="of the trainer's own steps, in a job with local.steps")
+    parser.add_argument("--every", type=int, help="steps in a round, in a job with local.steps")
     options = parser.parse_args()
     with slackline.connect() as worker, tempfile.TemporaryDirectory() as folder:
         torch.manual_seed(worker.seed)  # all workers begin alike
@@ -56,7 +57,7 @@ def main():
         rate = {} if options.learning_rate is None else {"learning_rate": options.learning_rate}
         arguments = TrainingArguments(folder, report_to="none", seed=worker.seed, logging_steps=20,
                                       dataloader_num_workers=options.loaders, **rate)  # fmt: skip
-        trainer = SlacklineTrainer(worker=worker, model=model, args=arguments, compute_metrics=accuracy,
+        trainer = SlacklineTrainer(worker=worker, every=options.every, model=model, args=arguments, compute_metrics=accuracy,
                                    train_dataset=Sentences(options.sentences, seed=1),
                                    eval_dataset=Sentences(500, seed=2))  # fmt: skip
         trainer.train()

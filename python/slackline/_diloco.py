@@ -41,8 +41,8 @@ class DiLoCo(Optimizer):
     A round is shorter at the end of a range of samples, for example the last one of an epoch, and where a stream ends.
 
     With `every="30s"` workers of unequal speed take rounds of equal time: each takes as many steps as it can, and its push counts by its
-    samples. Set local.steps, the largest number of steps, to several times what the fastest worker takes in that time: the last round of
-    so many steps is shorter.
+    samples (consistency.weighting). Set local.steps, the largest number of steps, to several times what the fastest worker takes in that
+    time: the last round of so many steps is shorter.
 
     Args:
         model: As in Optimizer.

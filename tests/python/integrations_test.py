@@ -59,6 +59,13 @@ class Integrations(launch_test.Launched):
         for name in ("worker-1", "worker-2"):
             self.assertIn("steps: training is complete", self.log(run, name), run.diagnosis())
         self.assertGreater(self.accuracy(run), least, run.diagnosis())
+        return json.loads((run.folder / "summary.json").read_text())
+
+    def check_rounds(self, *arguments):
+        """Rounds end after two steps, and after one where a range of samples does, in place of the job's four."""
+        for worker in self.check(*arguments, "--every", "2")["worker_list"]:
+            self.assertGreater(worker["local_steps"], worker["steps"])
+            self.assertLessEqual(worker["local_steps"], 2 * worker["steps"])
 
     def rounds(self, epochs):
         job = self.folder / "rounds.yaml"
@@ -81,11 +88,11 @@ class Integrations(launch_test.Launched):
     @needs("transformers")
     @needs("accelerate")
     def test_transformers_in_rounds(self):
-        self.check("transformers_trainer.py", self.rounds(epochs=6), 0.5, "--learning-rate", "0.003")
+        self.check_rounds("transformers_trainer.py", self.rounds(epochs=6), 0.5, "--learning-rate", "0.003")
 
     @needs("lightning")
     def test_lightning_in_rounds(self):
-        self.check("lightning_trainer.py", self.rounds(epochs=4), 0.5)
+        self.check_rounds("lightning_trainer.py", self.rounds(epochs=4), 0.5)
 
     @needs("lightning")
     def test_lightning(self):

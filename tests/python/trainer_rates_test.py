@@ -20,6 +20,7 @@ JOB = "optimizer: {lr: 0.5}\n" + BSP
 SAMPLES = 48
 STEPS = 2 * SAMPLES // 8  # of the job
 CLIP = 0.01
+NO_ROUNDS = "found every='30s' in a job without local.steps; allowed is .*local.steps=500"
 
 
 class Regression(nn.Module):
@@ -177,6 +178,12 @@ class Transformers(Base):
             with self.assertRaisesRegex(ValueError, "found an eval_dataset of type Lines, without a length"):
                 SlacklineTrainer(worker=worker, model=Regression(), args=options, train_dataset=[1], eval_dataset=Lines())
 
+    def test_an_end_of_rounds_needs_rounds(self):
+        from slackline.integrations.transformers import SlacklineTrainer
+
+        with self.assertRaisesRegex(ValueError, NO_ROUNDS):
+            SlacklineTrainer(worker=self.unconnected(), every="30s")
+
     def test_groups_keep_their_factors(self):
         groups = 'optimizer: {lr: 0.5, groups: [{match: "*.bias", lr_factor: 0.5}]}\n'
         with self.assertWarnsRegex(UserWarning, r"change nothing: optim \(optimizer.kind\), weight_decay \(optimizer.weight_decay\)$"):
@@ -231,6 +238,12 @@ class Lightning(Base):
             trainer.fit(self.module, loader, validation)
             self.assertEqual(worker.reason, "training is complete" if max_epochs < 0 else None)
         return twin
+
+    def test_an_end_of_rounds_needs_rounds(self):
+        from slackline.integrations.lightning import SlacklineStrategy
+
+        with self.assertRaisesRegex(ValueError, NO_ROUNDS):
+            SlacklineStrategy(self.unconnected(), every="30s")
 
     def test_fit_that_ends_before_the_job_says_so(self):
         with self.assertWarnsRegex(UserWarning, r"fit\(\) ends before the job, with max_epochs=1 and max_steps=-1: this worker trains no"):

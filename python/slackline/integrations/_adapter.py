@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Iterator
+from typing import Any, Callable, Iterator, Optional, Union
 
 import torch
 
 from .. import Optimizer, Worker
+
+# End of a round, as DiLoCo has it.
+Every = Optional[Union[int, str]]
 
 
 class Passes:
@@ -60,6 +63,14 @@ class Schedule:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._scheduler, name)
+
+
+def check_every(every: Every, worker: Worker) -> None:
+    """Refuses an end of rounds in a job without rounds. DiLoCo checks the rest."""
+    if every is not None and not worker.local_steps:
+        raise ValueError(
+            f"found every={every!r} in a job without local.steps; allowed is every= in a job that trains in rounds: --set local.steps=500"
+        )
 
 
 def steps_in_job(worker: Worker) -> int:

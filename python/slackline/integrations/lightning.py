@@ -27,7 +27,7 @@ from lightning.pytorch.utilities.model_helpers import is_overridden
 
 from .. import DiLoCo, Optimizer, Worker
 from .._like import without_schedule
-from ._adapter import Passes, Schedule, check_steps, copy_rates, step_of_job, steps_in_job
+from ._adapter import Every, Passes, Schedule, check_every, check_steps, copy_rates, step_of_job, steps_in_job
 
 Measure = Callable[[lightning.LightningModule], Optional[Mapping[str, float]]]
 
@@ -44,11 +44,14 @@ class SlacklineStrategy(SingleDeviceStrategy):
     that depends on a metric (ReduceLROnPlateau), and if the parameters of one group of the job's optimizer.groups have
     several learning rates in configure_optimizers.
 
+    `every` in a job without local.steps is a ValueError, too.
+
     Args:
         worker: Worker from slackline.connect(). The caller lets it leave.
         measure: Function of Worker.evaluation(), called with the module. Default: no evaluations.
         test_samples: Number of samples that `measure` uses.
         like: The servers take the settings of the optimizer of configure_optimizers, as slackline.Optimizer does by `like`.
+        every: End of a round in a job with local.steps, as in slackline.DiLoCo: 100 steps, or "30s". Default: local.steps.
         device: Where the module computes. Default: the first device of the Trainer's accelerator.
         **kwargs: Further arguments of lightning's SingleDeviceStrategy.
     """
@@ -62,15 +65,18 @@ class SlacklineStrategy(SingleDeviceStrategy):
         measure: Optional[Measure] = None,
         test_samples: int = 0,
         like: bool = False,
+        every: Every = None,
         device: Union[str, torch.device, None] = None,
         **kwargs: Any,
     ) -> None:
+        check_every(every, worker)
         super().__init__(device=device or "cpu", **kwargs)
         self._chosen = device is not None
         self.worker = worker
         self._measure = measure
         self._test_samples = test_samples
         self._like = like
+        self._every = every
 
     @property
     def root_device(self) -> torch.device:
@@ -115,7 +121,7 @@ class SlacklineStrategy(SingleDeviceStrategy):
             )
         if self.lr_scheduler_configs:
             self._follow_schedules(self.optimizers[0], is_overridden("lr_scheduler_step", module))
-        return DiLoCo(module, self.worker)
+        return DiLoCo(module, self.worker, every=self._every)
 
     def _exchange_gradients(self, module: lightning.LightningModule, accumulate: int, overlap: bool) -> None:
         like = without_schedule(self.optimizers[0]) if self._like else None

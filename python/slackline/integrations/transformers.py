@@ -28,7 +28,7 @@ from transformers import PrinterCallback, SchedulerType, Trainer, TrainerCallbac
 from transformers.trainer_callback import ProgressCallback
 
 from .. import DiLoCo, Optimizer, Stream, Worker, _core
-from ._adapter import Passes, Schedule, check_steps, step_of_job, steps_in_job
+from ._adapter import Every, Passes, Schedule, check_every, check_steps, step_of_job, steps_in_job
 
 # The job says when it is over.
 _STEPS_MAX = 2**31 - 1
@@ -126,16 +126,19 @@ class SlacklineTrainer(Trainer):
     Args:
         *args: Arguments of transformers.Trainer.
         worker: Worker from slackline.connect(). The caller lets it leave.
+        every: End of a round in a job with local.steps, as in slackline.DiLoCo: 100 steps, or "30s". Default: local.steps.
         **kwargs: Arguments of transformers.Trainer.
 
     Raises:
         ValueError: gradient_accumulation_steps differs from training.accumulate, train_dataset has no length and is no stream of the
-            worker, eval_dataset has no length, lr_scheduler_type depends on a metric, or a scheduler or optimizer_cls_and_kwargs was
-            given.
+            worker, eval_dataset has no length, lr_scheduler_type depends on a metric, a scheduler or optimizer_cls_and_kwargs was
+            given, or `every` in a job without local.steps.
     """
 
-    def __init__(self, *args: Any, worker: Worker, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, worker: Worker, every: Every = None, **kwargs: Any) -> None:
+        check_every(every, worker)
         self.worker = worker
+        self._every = every
         self._warned_of_figures = False
         arguments = kwargs.get("args", args[1] if len(args) > 1 else None)
         if arguments is not None and arguments.n_gpu > 1:
@@ -204,7 +207,7 @@ class SlacklineTrainer(Trainer):
         self.optimizer = self._like  # type: ignore[assignment,unused-ignore]
         # Makes one where there is none. The library wraps it later.
         self._inner: torch.optim.Optimizer = super().create_optimizer(*args, **kwargs)
-        self._follower.outer = DiLoCo(model, self.worker)
+        self._follower.outer = DiLoCo(model, self.worker, every=self._every)
 
     def create_scheduler(self, *args: Any, **kwargs: Any) -> Any:
         if self.lr_scheduler is None:
