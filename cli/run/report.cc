@@ -86,6 +86,11 @@ std::pair<std::string, absl::string_view> NextConsistency(const job::Job& job) {
       job.optimizer().momentum_correction() != job::MomentumCorrection::NONE) {
     return {"staleness_lr=inverse", "stale gradients count less"};
   }
+  if (PredictsWeights(job)) return {"weight_prediction=none", "workers pull the weights as they are"};
+  if (consistency.aggregation() == job::Aggregation::MEDIAN) return {"aggregation=mean", "no push is left out"};
+  if (consistency.aggregation() == job::Aggregation::TRIMMED_MEAN) {
+    return {absl::StrCat("trim=", consistency.trim() < 0.25 ? 0.3 : 0.1), "another part of the pushes is left out"};
+  }
   switch (consistency.mode()) {
     case job::Consistency::ASYNC:
       break;

@@ -63,7 +63,7 @@ std::vector<GroupConfig> MakeGroups(const job::Optimizer& optimizer) {
 }  // namespace
 
 bool KeepsDirection(const job::Optimizer& optimizer) {
-  return FactsOf(optimizer).has_moments || optimizer.momentum() > 0;
+  return FactsOf(optimizer).has_moments ? optimizer.beta1() > 0 : optimizer.momentum() > 0;
 }
 
 OptimizerConfig MakeOptimizerConfig(const job::Job& job, uint64_t samples_per_epoch) {

@@ -1,5 +1,6 @@
 #include "common/job/rules.h"
 
+#include <cmath>
 #include <initializer_list>
 
 #include "absl/algorithm/container.h"
@@ -191,7 +192,8 @@ class Rules : private RuleBook {
     }
     for (const auto& [key, allowed] : kModeSettings) {
       if (allowed(facts)) continue;
-      NeedsOther(consistency, key, "consistency.mode: " + AnyOfText(AllModes(), allowed), std::string(facts.name));
+      NeedsOther(consistency, key, "consistency.mode: " + AnyOfText(AllModes(), allowed),
+                 absl::StrCat(facts.name, facts.with));
     }
     DelayCompensation(consistency);
   }
@@ -207,6 +209,13 @@ class Rules : private RuleBook {
     if (consistency.weighting() != job::Consistency::UNIFORM) {
       Refuse("consistency.aggregation", name + " with weighting: samples",
              name + " with consistency.weighting: uniform: a wrong worker could claim any number of samples");
+    }
+    const double share = FactsOf(consistency).has_quorum ? consistency.quorum() : 1;
+    const int pushes = static_cast<int>(std::ceil(share * job.cluster().workers() - 1e-9));
+    if (pushes < kPushesMin) {
+      Refuse(
+          "consistency.aggregation", absl::StrCat(name, " with steps of ", pushes, pushes == 1 ? " push" : " pushes"),
+          absl::StrCat(name, " with at least ", kPushesMin, " in a step, from cluster.workers and consistency.quorum"));
     }
     const auto refuse_sparse = [&](const std::string& key, const std::string& encoding, const std::string& section) {
       if (!encoding.starts_with("topk")) return;
@@ -419,6 +428,8 @@ class Rules : private RuleBook {
   }
 
  private:
+  // Of fewer values none is extreme.
+  static constexpr int kPushesMin = 3;
   // As a server takes it.
   static constexpr uint64_t kPushSamplesMax = uint64_t{1} << 30;
 
@@ -477,7 +488,7 @@ class Rules : private RuleBook {
     if (KeepsDirection(optimizer)) return;
     Refuse("consistency.weight_prediction",
            absl::StrCat("auto with optimizer.kind: ", FactsOf(optimizer).name, " without momentum"),
-           "auto with optimizer.momentum above 0, or with optimizer.kind: adam or adamw");
+           "auto with optimizer.momentum above 0, or with optimizer.kind: adam or adamw and beta1 above 0");
   }
 
   void DelayCompensation(const job::Consistency& consistency) {

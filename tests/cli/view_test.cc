@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -15,6 +16,7 @@
 #include "cli/run/progress.h"
 #include "cli/run/report.h"
 #include "cli/run/status_view.h"
+#include "common/job/job_file.h"
 #include "common/metrics/measured.h"
 
 namespace slackline::cli::view_test {
@@ -486,6 +488,19 @@ TEST(Report, NextStepIsOneThatTheOtherSettingsAllow) {
   job.mutable_optimizer()->set_momentum_correction(job::MomentumCorrection::ASYNCHRONY);
   EXPECT_THAT(RenderNext(job, {"slackline train j.yaml"}, "runs/a"),
               HasSubstr("--set consistency.staleness_lr=inverse"));
+  // Other modes refuse these, which need theirs.
+  for (const auto& [settings, next] :
+       {std::pair<const char*, const char*>{"{mode: async, weight_prediction: auto}", "weight_prediction=none"},
+        {"{mode: bsp, weighting: uniform, aggregation: median}", "aggregation=mean"},
+        {"{mode: bsp, weighting: uniform, aggregation: trimmed_mean}", "trim=0.3"},
+        {"{mode: quorum, weighting: uniform, aggregation: trimmed_mean, trim: 0.4}", "trim=0.1"}}) {
+    const std::string text = absl::StrCat("cluster: {workers: 5}\noptimizer: {kind: adam}\nconsistency: ", settings);
+    const std::string setting = absl::StrCat("consistency.", next);
+    const absl::StatusOr<job::Job> read = ParseJob(text, "j.yaml");
+    ASSERT_TRUE(read.ok()) << read.status();
+    EXPECT_THAT(RenderNext(Resolve(*read), {"slackline train j.yaml"}, "runs/a"), HasSubstr("--set " + setting));
+    EXPECT_TRUE(ParseJob(text, "j.yaml", {setting}).ok()) << setting;
+  }
 }
 
 wire::JobStatus Detailed() {
