@@ -3,6 +3,7 @@
 #include <algorithm>
 
 namespace slackline::simulator {
+
 Pace::Pace(const WorkerPlan& plan, const ComputeCost& cost, uint64_t seed, uint32_t worker)
     : plan_(plan), cost_(cost), factors_(seed, worker, kFactors), pauses_(seed, worker, kPauses) {
   PlanPause(plan.joins);

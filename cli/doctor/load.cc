@@ -41,7 +41,7 @@ uint64_t ServerBytes(const job::Job& job, uint64_t parameters) {
   if (job.consistency().delay_compensation() != job::DelayCompensation::NONE) {
     versions += job.consistency().dc_references_max();
   }
-  // Beside the versions that are pulled, those of the weights themselves.
+  // Readers hold versions of the weights themselves, beside the predicted ones that workers hold.
   if (PredictsWeights(job)) versions += 1 + job.limits().pinned_versions_max();
   const uint64_t staged = job.limits().staging_bytes_max() > 0
                               ? job.limits().staging_bytes_max()

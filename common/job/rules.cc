@@ -428,7 +428,7 @@ class Rules : private RuleBook {
   }
 
  private:
-  // Of fewer values none is extreme.
+  // Fewer values have no extremes that could be left out.
   static constexpr int kPushesMin = 3;
   // As a server takes it.
   static constexpr uint64_t kPushSamplesMax = uint64_t{1} << 30;

@@ -94,7 +94,7 @@ size_t AggregationConfig::LeftOut(size_t pushes) const {
   if (kind == Kind::kMean || pushes == 0) return 0;
   const size_t most = (pushes - 1) / 2;
   if (kind == Kind::kMedian) return most;
-  // Without the rounding of 0.1 x 30.
+  // The product of 0.1 and 30 may be rounded to a little more than 3.
   constexpr double kRounding = 1e-9;
   return std::min(most, static_cast<size_t>(std::ceil(trim * static_cast<double>(pushes) - kRounding)));
 }

@@ -9,7 +9,7 @@
 namespace slackline::ps {
 namespace {
 
-// Of the values of a push. Not a power of two: all rows would lie in the same few lines of the cache.
+// Distance between the rows of two pushes. A power of two would put all rows into the same few lines of the cache.
 constexpr size_t kRowElements = Slice::kBlockElements + kCacheLineBytes / sizeof(float);
 
 double ClipFactor(double norm, double clip_norm) { return clip_norm > 0 && norm > clip_norm ? clip_norm / norm : 1; }

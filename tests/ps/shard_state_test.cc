@@ -240,14 +240,14 @@ TEST_F(KeptShardTest, PredictsTheWeightsAfterAsManyStepsAsGradientsAreLate) {
   // Averaged and frozen elements are as they are.
   EXPECT_EQ(std::vector<float>(predicted.begin() + kTrained, predicted.end()),
             std::vector<float>(weights.begin() + kTrained, weights.end()));
-  // No more than the pushes that can be in flight.
+  // Two workers have one other push in flight, however late one was.
   ShardState few({.begin = 0, .end = kTrained, .trained = kTrained}, config, kTrained);
   ASSERT_TRUE(few.Seed(ByteSegments(Raw(std::vector<float>(kTrained, 1)))).ok());
   few.Apply({Part(std::vector<float>(kTrained, 5))}, {.staleness = 1000, .workers = 2});
   EXPECT_NEAR(Values(few.PulledView())[0], 1 - 2 * 0.01f, 1e-5);
   Step(shard, 2);
   EXPECT_EQ(Values(first), predicted) << "a view stays as it was";
-  // What is learned does not depend on the prediction.
+  // A shard that predicts nothing learns the same.
   OptimizerConfig plain = config;
   plain.predicts = false;
   ShardState other({.begin = 0, .end = kSize + 5, .trained = kTrained, .frozen = 5}, plain, Slice::kBlockElements + 9);
