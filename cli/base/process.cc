@@ -60,13 +60,16 @@ absl::StatusOr<Process> Process::Start(ProcessSpec spec) {
   if (!log.valid()) return SystemError(absl::StrCat("cannot write ", spec.log.string()), errno);
   const off_t log_begin = ::lseek(log.get(), 0, SEEK_END);
   const pid_t parent = ::getpid();
-  const absl::StatusOr<pid_t> pid = Spawn(spec.command, log.get(), [parent] {
-    ::setpgid(0, 0);
-    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-    // The parent may have died before prctl; then nobody would kill us.
-    if (::getppid() != parent) ::_exit(1);
-    return true;
-  });
+  const absl::StatusOr<pid_t> pid = Spawn(
+      spec.command, log.get(),
+      [parent] {
+        ::setpgid(0, 0);
+        ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+        // The parent may have died before prctl; then nobody would kill us.
+        if (::getppid() != parent) ::_exit(1);
+        return true;
+      },
+      spec.environment, spec.input);
   if (!pid.ok()) return pid.status();
   return Process(std::move(spec), std::max<int64_t>(0, log_begin), *pid);
 }

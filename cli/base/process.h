@@ -21,6 +21,10 @@ struct ProcessSpec {
   std::vector<std::string> command;
   // File for standard output and standard error. An existing file, for example of an earlier life, is appended to.
   std::filesystem::path log;
+  // File for standard input.
+  std::filesystem::path input = "/dev/null";
+  // Environment, NAME=VALUE; empty: that of this process.
+  std::vector<std::string> environment = {};
 };
 
 // End of a process.

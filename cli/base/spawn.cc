@@ -17,8 +17,8 @@ namespace {
 using shm::Descriptor;
 
 // The child between fork and exec: only calls that are safe there. Never returns; a failure goes to `report` as errno.
-[[noreturn]] void BecomeProgram(char* const* command, char* const* environment, int log, int report,
-                                const std::function<bool()>& prepare) {
+[[noreturn]] void BecomeProgram(char* const* command, char* const* environment, const char* input_file, int log,
+                                int report, const std::function<bool()>& prepare) {
   const bool prepared = prepare();
   if (prepared) {
     sigset_t none;
@@ -26,7 +26,7 @@ using shm::Descriptor;
     ::sigprocmask(SIG_SETMASK, &none, nullptr);
     // Whoever started us may have ignored some. Children get them from us, and SIGPIPE as every program expects it.
     for (const int signal : {SIGINT, SIGTERM, SIGCHLD, SIGPIPE}) ::signal(signal, SIG_DFL);
-    const int input = ::open("/dev/null", O_RDONLY);
+    const int input = ::open(input_file, O_RDONLY);
     ::dup2(input, STDIN_FILENO);
     ::dup2(log, STDOUT_FILENO);
     ::dup2(log, STDERR_FILENO);
@@ -54,7 +54,7 @@ absl::Status SystemError(const std::string& what, int error) {
 }
 
 absl::StatusOr<pid_t> Spawn(std::vector<std::string> command, int log, const std::function<bool()>& prepare,
-                            std::vector<std::string> environment) {
+                            std::vector<std::string> environment, const std::string& input) {
   int pipe[2];
   if (::pipe2(pipe, O_CLOEXEC) != 0) return SystemError("cannot make a pipe", errno);
   const Descriptor read_end(pipe[0]);
@@ -63,7 +63,7 @@ absl::StatusOr<pid_t> Spawn(std::vector<std::string> command, int log, const std
 
   const pid_t pid = ::fork();
   if (pid < 0) return SystemError("cannot start a process", errno);
-  if (pid == 0) BecomeProgram(words.data(), variables.data(), log, write_end.get(), prepare);
+  if (pid == 0) BecomeProgram(words.data(), variables.data(), input.c_str(), log, write_end.get(), prepare);
 
   // Nothing comes through the pipe when exec works: it closes the other end.
   write_end = Descriptor();

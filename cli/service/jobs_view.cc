@@ -53,6 +53,31 @@ nlohmann::ordered_json JobValue(bool has, Value value) {
   return has ? nlohmann::ordered_json(value) : nlohmann::ordered_json(nullptr);
 }
 
+nlohmann::ordered_json ValueOf(const wire::ServiceJob& job, absl::Time now) {
+  const wire::ServiceJobFigures& figures = job.figures();
+  return {{"id", job.id()},
+          {"name", job.name()},
+          {"owner", job.owner()},
+          {"priority", job.priority()},
+          {"on", IsOnSlurm(job) ? "slurm" : "local"},
+          {"state", StateName(job)},
+          {"reason", JobValue(!job.reason().empty(), job.reason())},
+          {"mode", JobValue(!figures.mode().empty(), figures.mode())},
+          {"workers", JobValue(figures.has_workers(), figures.workers())},
+          {"servers", JobValue(figures.has_servers(), figures.servers())},
+          {"epochs_done", JobValue(figures.has_epochs_done(), figures.epochs_done())},
+          {"epochs", JobValue(figures.has_epochs(), figures.epochs())},
+          {"metric", JobValue(!figures.metric().empty(), figures.metric())},
+          {"best", JobValue(figures.has_best(), figures.best())},
+          {"bytes", JobValue(figures.has_bytes(), figures.bytes())},
+          {"age_s", JobAgeS(job, now)},
+          {"begins", job.begins()},
+          {"memory_bytes", job.needs().memory_bytes()},
+          {"gpus", job.needs().gpus()},
+          {"gpu_names", std::vector<std::string>(job.gpus().begin(), job.gpus().end())},
+          {"folder", job.run_folder()}};
+}
+
 }  // namespace
 
 std::string RenderJobs(const wire::ListJobsReply& jobs, absl::Time now) {
@@ -70,32 +95,11 @@ std::string RenderJobs(const wire::ListJobsReply& jobs, absl::Time now) {
   return more.empty() ? text : absl::StrCat(text, more, "\n");
 }
 
+std::string JobJson(const wire::ServiceJob& job, absl::Time now) { return DumpJson(ValueOf(job, now), 2) + "\n"; }
+
 std::string JobsJson(const wire::ListJobsReply& jobs, absl::Time now) {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
-  for (const wire::ServiceJob& job : jobs.jobs()) {
-    const wire::ServiceJobFigures& figures = job.figures();
-    list.push_back({{"id", job.id()},
-                    {"name", job.name()},
-                    {"owner", job.owner()},
-                    {"priority", job.priority()},
-                    {"on", IsOnSlurm(job) ? "slurm" : "local"},
-                    {"state", StateName(job)},
-                    {"reason", JobValue(!job.reason().empty(), job.reason())},
-                    {"mode", JobValue(!figures.mode().empty(), figures.mode())},
-                    {"workers", JobValue(figures.has_workers(), figures.workers())},
-                    {"servers", JobValue(figures.has_servers(), figures.servers())},
-                    {"epochs_done", JobValue(figures.has_epochs_done(), figures.epochs_done())},
-                    {"epochs", JobValue(figures.has_epochs(), figures.epochs())},
-                    {"metric", JobValue(!figures.metric().empty(), figures.metric())},
-                    {"best", JobValue(figures.has_best(), figures.best())},
-                    {"bytes", JobValue(figures.has_bytes(), figures.bytes())},
-                    {"age_s", JobAgeS(job, now)},
-                    {"begins", job.begins()},
-                    {"memory_bytes", job.needs().memory_bytes()},
-                    {"gpus", job.needs().gpus()},
-                    {"gpu_names", std::vector<std::string>(job.gpus().begin(), job.gpus().end())},
-                    {"folder", job.run_folder()}});
-  }
+  for (const wire::ServiceJob& job : jobs.jobs()) list.push_back(ValueOf(job, now));
   return DumpJson(list, 2) + "\n";
 }
 

@@ -10,7 +10,9 @@ namespace slackline::cli {
 
 // Renders a table of at most 100 columns, newest job first.
 std::string RenderJobs(const wire::ListJobsReply& jobs, absl::Time now);
-// Renders a JSON array. What is not known is null.
+// Renders a JSON object. What is not known is null.
+std::string JobJson(const wire::ServiceJob& job, absl::Time now);
+// Renders a JSON array of such objects.
 std::string JobsJson(const wire::ListJobsReply& jobs, absl::Time now);
 // Returns the addresses of all processes of running jobs for Prometheus, in the format of its http_sd. Each has the
 // labels of the job's own file of targets; `run` is the number of the job, and `owner` is added.

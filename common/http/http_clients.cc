@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <optional>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/http/http_head.h"
 
@@ -110,17 +111,40 @@ void HttpClients::Read(std::unique_ptr<HttpClient>& client) {
     return;
   }
   client->received.append(buffer, static_cast<size_t>(size));
-  const std::optional<size_t> bytes = HttpHeadBytes(client->received);
-  if (bytes.value_or(client->received.size()) > kHeadBytesMax) {
-    client->output =
-        HttpText({.code = 400, .body = absl::StrCat("found a longer head; allowed are ", kHeadBytesMax, " bytes\n")});
-    return Write(*client);
-  }
-  if (!bytes) return;
-  client->received.resize(*bytes);
+  if (!client->request_bytes && !Measure(*client)) return Write(*client);
+  if (!client->request_bytes || client->received.size() < *client->request_bytes) return;
+  client->received.resize(*client->request_bytes);
   if (desk_.Give(client)) return;
   client->output = HttpText({.code = 503, .body = "too many requests wait; try again\n"});
   Write(*client);
+}
+
+bool HttpClients::Measure(HttpClient& client) {
+  const std::optional<size_t> bytes = HttpHeadBytes(client.received);
+  if (bytes.value_or(client.received.size()) > kHeadBytesMax) {
+    client.output =
+        HttpText({.code = 400, .body = absl::StrCat("found a longer head; allowed are ", kHeadBytesMax, " bytes\n")});
+    return false;
+  }
+  client.request_bytes = bytes;
+  if (!bytes) return true;
+  const absl::StatusOr<HttpHead> head = ParseHttpHead(client.received.substr(0, *bytes));
+  // The desk refuses a head that cannot be read.
+  if (!head.ok() || !takes_body_(*head)) return true;
+  const absl::StatusOr<size_t> body = HttpBodyBytes(*head);
+  if (!body.ok()) {
+    const int code = absl::IsResourceExhausted(body.status()) ? 413 : 400;
+    client.output = HttpText({.code = code, .body = absl::StrCat(body.status().message(), "\n")});
+    return false;
+  }
+  client.request_bytes = *bytes + *body;
+  // Clients with a long body ask first. If this cannot be sent at once, they do not wait for it for ever.
+  if (client.received.size() < *client.request_bytes &&
+      absl::EqualsIgnoreCase(head->Header("Expect"), "100-continue")) {
+    constexpr absl::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
+    static_cast<void>(::send(client.socket.get(), kContinue.data(), kContinue.size(), MSG_NOSIGNAL));
+  }
+  return true;
 }
 
 void HttpClients::Write(HttpClient& client) {

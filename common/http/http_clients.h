@@ -4,7 +4,9 @@
 
 #include <cstddef>
 #include <deque>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,6 +14,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "common/http/http_head.h"
 #include "common/shm/descriptor.h"
 #include "common/time/clock.h"
 
@@ -32,8 +35,10 @@ struct HttpClient {
   shm::Descriptor socket;
   absl::Time deadline;
   Stage stage = Stage::kReading;
-  // The request, up to the empty line.
+  // The request: up to the empty line, then the body if one is taken.
   std::string received;
+  // Bytes of head and body, once the head is there.
+  std::optional<size_t> request_bytes;
   std::string output;
   size_t sent = 0;
 };
@@ -94,7 +99,9 @@ class HttpClients {
   static constexpr size_t kClientsMax = 128;
   static constexpr size_t kHeadBytesMax = size_t{16} << 10;
 
-  HttpClients(int listening, HttpDesk& desk) : listening_(listening), desk_(desk) {}
+  // `takes_body` returns whether the body after a head is read; otherwise what follows the head is ignored.
+  HttpClients(int listening, HttpDesk& desk, std::function<bool(const HttpHead&)> takes_body)
+      : listening_(listening), desk_(desk), takes_body_(std::move(takes_body)) {}
 
   // Waits for an event and handles it. Returns false once `stop` is readable. `news` is readable once the desk has
   // answered clients.
@@ -111,11 +118,14 @@ class HttpClients {
   // Continues with a client as far as its socket allows. Moves `client` away if it goes to the desk.
   void Advance(std::unique_ptr<HttpClient>& client);
   void Read(std::unique_ptr<HttpClient>& client);
+  // Finds the end of a request. Returns false if the client got a refusal for its head.
+  bool Measure(HttpClient& client);
   void Write(HttpClient& client);
   static void Drain(HttpClient& client);
 
   const int listening_;
   HttpDesk& desk_;
+  const std::function<bool(const HttpHead&)> takes_body_;
   const SteadyTime time_;
   std::vector<std::unique_ptr<HttpClient>> clients_;  // oldest first, except those that were at the desk
   absl::Time accept_from_ = absl::InfinitePast();

@@ -5,6 +5,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
@@ -60,16 +61,24 @@ const char* Phrase(int code) {
   switch (code) {
     case 200:
       return "OK";
+    case 201:
+      return "Created";
     case 206:
       return "Partial Content";
     case 400:
       return "Bad Request";
+    case 401:
+      return "Unauthorized";
     case 403:
       return "Forbidden";
     case 404:
       return "Not Found";
     case 405:
       return "Method Not Allowed";
+    case 409:
+      return "Conflict";
+    case 413:
+      return "Content Too Large";
     case 416:
       return "Range Not Satisfiable";
     case 503:
@@ -124,6 +133,24 @@ absl::StatusOr<HttpHead> ParseHttpHead(absl::string_view head) {
     read.headers.emplace_back(header.first, absl::StripAsciiWhitespace(header.second));
   }
   return read;
+}
+
+absl::StatusOr<size_t> HttpBodyBytes(const HttpHead& head) {
+  if (const std::string coding = head.Header("Transfer-Encoding"); !coding.empty()) {
+    return Wrong("Transfer-Encoding", coding, "a body with a Content-Length and without this header");
+  }
+  const std::string length = head.Header("Content-Length");
+  if (length.empty()) return 0;
+  size_t bytes = 0;
+  if (!std::all_of(length.begin(), length.end(), absl::ascii_isdigit)) {
+    return Wrong("Content-Length", length, "a number of bytes");
+  }
+  // A number too long to be read is too many bytes, too.
+  if (!absl::SimpleAtoi(length, &bytes) || bytes > kHttpBodyBytesMax) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("found a body of ", length.substr(0, kQuotedMax), " bytes; allowed are ", kHttpBodyBytesMax));
+  }
+  return bytes;
 }
 
 std::string HttpHeadText(const HttpResponse& response, std::optional<uint64_t> body_bytes) {

@@ -35,6 +35,11 @@ std::optional<size_t> HttpHeadBytes(absl::string_view received);
 //   kInvalidArgument  "found X; allowed is Y"
 absl::StatusOr<HttpHead> ParseHttpHead(absl::string_view head);
 
+// Returns the bytes of the body that follows a head.
+//   kInvalidArgument   the head gives no length that can be read
+//   kResourceExhausted the body is longer than kHttpBodyBytesMax
+absl::StatusOr<size_t> HttpBodyBytes(const HttpHead& head);
+
 // Returns a response up to its body. If `body_bytes` is nullopt, the body ends with the connection.
 std::string HttpHeadText(const HttpResponse& response, std::optional<uint64_t> body_bytes);
 // Returns a whole response that is not a stream. With `head_only` the body is left out, but the head still gives its

@@ -113,13 +113,33 @@ uint16_t PortOf(const Descriptor& socket) {
                                              : reinterpret_cast<const sockaddr_in&>(address).sin_port);
 }
 
-HttpResponse Answer(const HttpServer::Options& options, const HttpHead& head) {
+// Whether a request is an order, which the server takes.
+bool IsOrder(const HttpServer::Options& options, const HttpHead& head) {
+  return options.orders != nullptr && (head.method == "POST" || head.method == "DELETE");
+}
+
+// The request lives as long as its head.
+HttpRequest RequestOf(const HttpHead& head) {
+  return {.method = head.method, .path = head.path, .query = head.query, .header = [&head](const std::string& name) {
+            return head.Header(name);
+          }};
+}
+
+HttpResponse Answer(const HttpServer::Options& options, const HttpHead& head, std::string body) {
   const auto handler = options.handlers.find(head.path);
   if (!MayCallUs(options.address, head.Header("Host"))) {
     return {.code = 403, .body = "this process listens on loopback; allowed are the hosts localhost and 127.0.0.1\n"};
   }
+  HttpRequest request = RequestOf(head);
+  if (IsOrder(options, head)) {
+    request.body = std::move(body);
+    return options.orders(request);
+  }
   if (head.method != "GET" && head.method != "HEAD") {
-    return {.code = 405, .body = absl::StrCat("found ", head.method, "; allowed are GET and HEAD\n")};
+    const std::string allowed = options.orders == nullptr ? "GET, HEAD" : "GET, HEAD, POST, DELETE";
+    return {.code = 405,
+            .body = absl::StrCat("found ", head.method, "; allowed are ", allowed, "\n"),
+            .headers = {{"Allow", allowed}}};
   }
   if (handler == options.handlers.end() && options.otherwise == nullptr) {
     HttpResponse response = {.code = 404, .body = "found no such page; there are"};
@@ -127,19 +147,18 @@ HttpResponse Answer(const HttpServer::Options& options, const HttpHead& head) {
     response.body += "\n";
     return response;
   }
-  const HttpRequest request = {
-      .path = head.path, .query = head.query, .header = [&head](const std::string& name) { return head.Header(name); }};
   return handler == options.handlers.end() ? options.otherwise(request) : handler->second(request);
 }
 
 // What the client gets; a stream is sent at once.
 void Respond(const HttpServer::Options& options, HttpClient& client, int stop) {
-  const absl::StatusOr<HttpHead> head = ParseHttpHead(client.received);
+  const size_t head_bytes = HttpHeadBytes(client.received).value_or(0);
+  const absl::StatusOr<HttpHead> head = ParseHttpHead(client.received.substr(0, head_bytes));
   if (!head.ok()) {
     client.output = HttpText({.code = 400, .body = absl::StrCat(head.status().message(), "\n")});
     return;
   }
-  const HttpResponse response = Answer(options, *head);
+  const HttpResponse response = Answer(options, *head, client.received.substr(head_bytes));
   const bool head_only = head->method == "HEAD";
   if (response.stream == nullptr) {
     client.output = HttpText(response, head_only);
@@ -162,7 +181,10 @@ struct HttpServer::Impl {
 
   Impl(const Options& options, Sockets sockets) : options(options), sockets(std::move(sockets)) {
     threads.emplace_back([this] {
-      HttpClients clients(this->sockets.listening.get(), desk);
+      HttpClients clients(this->sockets.listening.get(), desk, [this](const HttpHead& head) {
+        return IsOrder(this->options, head) && this->options.takes_body != nullptr &&
+               this->options.takes_body(RequestOf(head));
+      });
       while (clients.Turn(this->sockets.stop.get(), this->sockets.news.get())) {
       }
     });

@@ -2,6 +2,7 @@
 // each other before they train. Gradients and weights never pass through it.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -14,10 +15,16 @@
 
 namespace slackline {
 
+// Largest body of a request.
+inline constexpr size_t kHttpBodyBytesMax = size_t{2} << 20;
+
 struct HttpRequest {
+  std::string method;
   // The decoded path, without the query.
   std::string path;
   std::string query;
+  // Empty for GET and HEAD.
+  std::string body = {};
   // Returns the value of a header; empty if it is missing.
   std::function<std::string(const std::string& name)> header;
 };
@@ -43,8 +50,9 @@ struct HttpResponse {
   std::optional<uint64_t> stream_bytes = std::nullopt;
 };
 
-// Answers GET and HEAD; other methods get 405, unknown paths 404. No request changes anything. A client that sends
-// nothing or reads nothing occupies no thread: it loses its place when others need it, or after 3 s.
+// Answers GET and HEAD, whose handlers change nothing; unknown paths get 404, other methods 405 unless there is a
+// handler of orders. A client that sends nothing or reads nothing occupies no thread: it loses its place when others
+// need it, or after 3 s.
 //
 // Thread-safety: Start() and the destructor: none; handlers are called on the server's threads, several at a time.
 // Threads:       `threads`, and one that accepts. They start in Start() and are joined in the destructor, which waits
@@ -60,9 +68,14 @@ class HttpServer {
     uint16_t port = 0;
     int threads = 1;
     // Handlers by exact path.
-    std::map<std::string, Handler> handlers;
+    std::map<std::string, Handler> handlers = {};
     // Handler for all other paths; null: 404.
     Handler otherwise = nullptr;
+    // Handler for POST and DELETE, of all paths; null: 405.
+    Handler orders = nullptr;
+    // Returns whether the body of an order is read, for callers that are known; `request` is the order without it.
+    // Null: no order has a body.
+    std::function<bool(const HttpRequest& request)> takes_body = nullptr;
   };
 
   // Starts the server.

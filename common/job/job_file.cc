@@ -4,6 +4,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <iostream>
 #include <map>
 
 #include <google/protobuf/io/coded_stream.h>
@@ -23,12 +24,17 @@
 namespace slackline {
 namespace {
 
+// Path of a job file that comes through the standard input; its relative paths count from the present folder.
+constexpr char kStandardInput[] = "-";
+
 absl::StatusOr<std::string> ReadText(const std::string& path) {
   std::error_code error;
   if (std::filesystem::is_directory(path, error)) {
     return absl::NotFoundError(absl::StrCat(path, ": found a folder; allowed is a job file"));
   }
-  std::ifstream in(path, std::ios::binary);
+  std::ifstream file;
+  if (path != kStandardInput) file.open(path, std::ios::binary);
+  std::istream& in = path == kStandardInput ? std::cin : file;
   // One byte more than allowed, so that the parser sees that it is too much.
   std::string text(job_file::kYamlBytesMax + 1, '\0');
   in.read(text.data(), static_cast<std::streamsize>(text.size()));
@@ -71,7 +77,8 @@ absl::StatusOr<job::Job> ReadJobFile(const std::string& path, absl::Span<const s
                                      std::optional<job::Model::Kind> kind) {
   const absl::StatusOr<std::string> text = ReadText(path);
   if (!text.ok()) return text.status();
-  absl::StatusOr<job::Job> job = ParseJob(*text, path, overrides, kind);
+  const std::string name = path == kStandardInput ? "standard input" : path;
+  absl::StatusOr<job::Job> job = ParseJob(*text, name, overrides, kind);
   if (!job.ok()) return job;
   const std::filesystem::path folder = std::filesystem::absolute(path).parent_path();
   // Relative paths count from the job file; nothing stays nothing.

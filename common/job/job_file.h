@@ -13,7 +13,8 @@ namespace slackline {
 
 // Reads `path` into Job, applies `overrides` ("optimizer.lr=0.1"; lists as "model.hidden=[64,32]", maps as
 // "worker.slowdown={1: 12}"), and checks everything. Unset fields have their default from the schema; Resolve() writes
-// them out. A job that names no model.kind gets `kind`, if there is one.
+// them out. The path "-" is the standard input; relative paths in it count from the present folder. A job that names no
+// model.kind gets `kind`, if there is one.
 //   kNotFound         the file cannot be read
 //   kInvalidArgument  every mistake found, one a line, each as "FILE:LINE: found X; allowed is Y" (overrides as
 //                     "--set KEY=VALUE: ..."): unknown key (with the nearest known one), wrong type, out of range,

@@ -119,13 +119,7 @@ void Metrics::SetMissing(const std::string& what) {
   impl_->missing = what;
 }
 
-absl::StatusOr<uint16_t> Metrics::Serve(const std::string& address, uint16_t port,
-                                        std::map<std::string, HttpServer::Handler> pages, int threads) {
-  HttpServer::Options options;
-  options.address = address;
-  options.port = port;
-  options.threads = threads;
-  options.handlers = std::move(pages);
+absl::StatusOr<uint16_t> Metrics::Serve(HttpServer::Options options) {
   options.handlers["/metrics"] = [this](const HttpRequest&) {
     return HttpResponse{.type = "text/plain; version=0.0.4; charset=utf-8", .body = Text()};
   };

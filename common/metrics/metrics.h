@@ -71,12 +71,11 @@ class Metrics {
   // first call the text is "starts".
   void SetMissing(const std::string& what);
 
-  // Serves /metrics, /healthz, /readyz and `pages` on address:port; port 0 lets the system choose. Returns the port.
-  // Handlers of pages are called on the server's `threads` until this object is destroyed.
+  // Serves /metrics, /healthz, /readyz and what `options` has. Returns the port. Handlers are called on the server's
+  // threads until this object is destroyed.
   //   kUnavailable         the port is taken
   //   kFailedPrecondition  Serve() was already called
-  absl::StatusOr<uint16_t> Serve(const std::string& address, uint16_t port,
-                                 std::map<std::string, HttpServer::Handler> pages = {}, int threads = 1);
+  absl::StatusOr<uint16_t> Serve(HttpServer::Options options);
 
  private:
   struct Impl;

@@ -10,14 +10,21 @@ namespace {
 
 absl::StatusOr<uint16_t> Listen(const job::Network& network, Metrics& metrics,
                                 const std::map<std::string, HttpServer::Handler>& pages, int threads) {
+  const auto serve = [&](uint16_t port) {
+    HttpServer::Options options;
+    options.address = network.listen();
+    options.port = port;
+    options.threads = threads;
+    options.handlers = pages;
+    return metrics.Serve(std::move(options));
+  };
   if (network.metrics_port() != 0 || network.ports().empty()) {
-    return metrics.Serve(network.listen(), static_cast<uint16_t>(network.metrics_port()), pages, threads);
+    return serve(static_cast<uint16_t>(network.metrics_port()));
   }
   const absl::StatusOr<network::PortRange> range = network::ParsePortRange(network.ports());
   if (!range.ok()) return range.status();
-  return network::TakePort(network.listen(), *range, network::AnyFirst(), [&](uint16_t port) {
-    return metrics.Serve(network.listen(), port, pages, threads).status();
-  });
+  return network::TakePort(network.listen(), *range, network::AnyFirst(),
+                           [&](uint16_t port) { return serve(port).status(); });
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 
 #include <grpc/grpc_security_constants.h>
 #include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/security/methods.h"
 
@@ -20,11 +21,6 @@ absl::string_view ToView(grpc::string_ref text) { return {text.data(), text.size
 
 std::string Shown(absl::string_view text) {
   return absl::StrCat("'", absl::Utf8SafeCEscape(text.substr(0, kShownMax)), "'");
-}
-
-// The time that it takes says nothing of how much is right; of the length it may.
-bool EqualInConstantTime(absl::string_view one, absl::string_view other) {
-  return one.size() == other.size() && CRYPTO_memcmp(one.data(), other.data(), one.size()) == 0;
 }
 
 absl::StatusOr<AdmittedCaller> ByItsCertificate(const grpc::AuthContext* context, const std::string& job) {
@@ -58,7 +54,7 @@ absl::StatusOr<AdmittedCaller> ByItsToken(const grpc::ServerContextBase& context
     return absl::UnauthenticatedError("found no token; allowed is a call with the one of security.token_file");
   }
   for (auto value = found.first; value != found.second; ++value) {
-    if (EqualInConstantTime(ToView(value->second), TokenValue(token))) return AdmittedCaller{"the holder of the token"};
+    if (HasToken(ToView(value->second), token)) return AdmittedCaller{"the holder of the token"};
   }
   return absl::UnauthenticatedError("found another token; allowed is the one of security.token_file");
 }
@@ -66,6 +62,14 @@ absl::StatusOr<AdmittedCaller> ByItsToken(const grpc::ServerContextBase& context
 }  // namespace
 
 std::string TokenValue(absl::string_view token) { return absl::StrCat("Bearer ", token); }
+
+bool HasToken(absl::string_view value, absl::string_view token) {
+  // The scheme may be written in any case.
+  constexpr absl::string_view kScheme = "Bearer ";
+  if (!absl::StartsWithIgnoreCase(value, kScheme)) return false;
+  value.remove_prefix(kScheme.size());
+  return value.size() == token.size() && CRYPTO_memcmp(value.data(), token.data(), token.size()) == 0;
+}
 
 absl::Status AdmittedCaller::MustBe(Role role, absl::string_view what) const {
   if (roles.Has(role)) return absl::OkStatus();

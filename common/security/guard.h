@@ -55,6 +55,10 @@ class Guard {
   std::string token_;
 };
 
+// Returns whether `value`, of a header `Authorization`, has this token. The time that it takes says nothing of how much
+// of a wrong one is right.
+bool HasToken(absl::string_view value, absl::string_view token);
+
 // Metadata sent with each call: "authorization: Bearer TOKEN".
 inline constexpr char kTokenKey[] = "authorization";
 std::string TokenValue(absl::string_view token);

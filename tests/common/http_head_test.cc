@@ -59,5 +59,23 @@ TEST(HttpHead, RefusesWhatIsNone) {
   }
 }
 
+TEST(HttpHead, TellsHowLongTheBodyIs) {
+  const auto bytes = [](const std::string& headers) {
+    return HttpBodyBytes(*ParseHttpHead("POST / HTTP/1.1\r\n" + headers + "\r\n"));
+  };
+  EXPECT_EQ(*bytes(""), 0u);
+  EXPECT_EQ(*bytes("content-length: 12\r\n"), 12u);
+  EXPECT_EQ(*bytes("Content-Length: 2097152\r\n"), kHttpBodyBytesMax);
+  for (const char* const wrong : {"-1", "+1", "1x", "0x10", "1, 1", "1 1"}) {
+    EXPECT_TRUE(absl::IsInvalidArgument(bytes("Content-Length: " + std::string(wrong) + "\r\n").status())) << wrong;
+  }
+  for (const char* const long_one : {"2097153", "18446744073709551616", "99999999999999999999999"}) {
+    const absl::Status status = bytes("Content-Length: " + std::string(long_one) + "\r\n").status();
+    EXPECT_TRUE(absl::IsResourceExhausted(status)) << long_one;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("allowed are 2097152"));
+  }
+  EXPECT_TRUE(absl::IsInvalidArgument(bytes("Transfer-Encoding: chunked\r\n").status()));
+}
+
 }  // namespace
 }  // namespace slackline::http_head_test

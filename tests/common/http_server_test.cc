@@ -181,6 +181,55 @@ TEST(HttpServer, RefusesTheRest) {
   EXPECT_THAT(Fetch(server->port(), "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"), HasSubstr("ok\n"));
 }
 
+// A server whose orders answer with their method, path and body. Callers with the header `Known` may send a body.
+std::unique_ptr<HttpServer> ServeOrders() {
+  HttpServer::Options options;
+  options.handlers = {{"/healthz", Ok}};
+  options.orders = [](const HttpRequest& request) {
+    return HttpResponse{.code = 201, .body = request.method + " " + request.path + " " + request.body};
+  };
+  options.takes_body = [](const HttpRequest& request) { return !request.header("Known").empty(); };
+  auto server = HttpServer::Start(std::move(options));
+  EXPECT_TRUE(server.ok()) << server.status();
+  return *std::move(server);
+}
+
+TEST(HttpServer, OrdersHaveBodies) {
+  const auto server = ServeOrders();
+  const std::string text =
+      Fetch(server->port(), "POST /a HTTP/1.1\r\nHost: localhost\r\nKnown: yes\r\nContent-Length: 4\r\n\r\nbodyRest");
+  EXPECT_THAT(text, StartsWith("HTTP/1.1 201 Created\r\n"));
+  EXPECT_THAT(text, ::testing::EndsWith("\r\n\r\nPOST /a body"));
+  EXPECT_THAT(Fetch(server->port(), "DELETE /a HTTP/1.1\r\nKnown: yes\r\n\r\n"),
+              ::testing::EndsWith("\r\n\r\nDELETE /a "));
+  EXPECT_THAT(Fetch(server->port(), "POST /a HTTP/1.1\r\nContent-Length: 4\r\n\r\nbody"),
+              ::testing::EndsWith("\r\n\r\nPOST /a "))
+      << "of a caller who is not known";
+  EXPECT_THAT(Fetch(server->port(), kProbe), StartsWith("HTTP/1.1 200 "));
+  EXPECT_THAT(Fetch(server->port(), "PUT /a HTTP/1.1\r\nKnown: yes\r\n\r\n"),
+              ::testing::AllOf(StartsWith("HTTP/1.1 405 "), HasSubstr("\r\nAllow: GET, HEAD, POST, DELETE\r\n")));
+  EXPECT_THAT(Fetch(server->port(), "POST /a HTTP/1.1\r\nHost: evil.example\r\nKnown: yes\r\n\r\n"),
+              StartsWith("HTTP/1.1 403 "));
+}
+
+TEST(HttpServer, ABodyMayComeInPartsAndHasALargestSize) {
+  const auto server = ServeOrders();
+  const std::string body(kHttpBodyBytesMax, 'x');
+  const std::string head = "POST /a HTTP/1.1\r\nKnown: yes\r\nContent-Length: ";
+  EXPECT_EQ(Fetch(server->port(), head + std::to_string(body.size()) + "\r\n\r\n" + body).size(),
+            Fetch(server->port(), head + "0\r\n\r\n").size() + body.size() + 6);
+  EXPECT_THAT(Fetch(server->port(), head + std::to_string(body.size() + 1) + "\r\n\r\n"),
+              StartsWith("HTTP/1.1 413 Content Too Large\r\n"));
+  EXPECT_THAT(Fetch(server->port(), head + "many\r\n\r\n"),
+              ::testing::AllOf(StartsWith("HTTP/1.1 400 "), HasSubstr("Content-Length: found 'many'")));
+  const int socket = Connect(server->port());
+  for (const std::string& part : {head, std::string("6\r\n\r"), std::string("\nabc"), std::string("def")}) {
+    EXPECT_EQ(::write(socket, part.data(), part.size()), static_cast<ssize_t>(part.size()));
+  }
+  EXPECT_THAT(ReadAll(socket), ::testing::EndsWith("POST /a abcdef"));
+  ::close(socket);
+}
+
 TEST(HttpServer, TakenPortIsRefused) {
   const auto first = Serve({});
   HttpServer::Options options;

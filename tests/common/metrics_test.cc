@@ -50,7 +50,7 @@ TEST(Metrics, TheSameNameAndLabelsGiveTheSameSeries) {
 
 TEST(Metrics, AScrapeSeesEverySeries) {
   Metrics metrics(Metrics::Labels{{"job", "trial"}});
-  const absl::StatusOr<uint16_t> port = metrics.Serve("127.0.0.1", 0);
+  const absl::StatusOr<uint16_t> port = metrics.Serve({});
   ASSERT_TRUE(port.ok()) << port.status();
   metrics.counter("slackline_test_steps_total", "Steps.").Add(4);
   metrics.gauge("slackline_test_slack_steps", "Slack.", {{"worker", "w"}}).Set(2.5);
@@ -64,7 +64,7 @@ TEST(Metrics, AScrapeSeesEverySeries) {
 TEST(Metrics, AProbeLearnsWhatAProcessWaitsFor) {
   Metrics metrics;
   const absl::StatusOr<uint16_t> port =
-      metrics.Serve("127.0.0.1", 0, {{"/page", [](const HttpRequest&) { return HttpResponse{.body = "a page"}; }}});
+      metrics.Serve({.handlers = {{"/page", [](const HttpRequest&) { return HttpResponse{.body = "a page"}; }}}});
   ASSERT_TRUE(port.ok()) << port.status();
   EXPECT_THAT(Get(*port, "/healthz"), HasSubstr(" 200 "));
   EXPECT_THAT(Get(*port, "/readyz"), AllOf(HasSubstr(" 503 "), HasSubstr("starts")));
@@ -79,17 +79,17 @@ TEST(Metrics, TheEndpointEndsAtOnce) {
   const absl::Time start = absl::Now();
   for (int i = 0; i < 10; ++i) {
     Metrics metrics;
-    ASSERT_TRUE(metrics.Serve("127.0.0.1", 0).ok());
+    ASSERT_TRUE(metrics.Serve({}).ok());
   }
   EXPECT_LT(absl::Now() - start, absl::Seconds(5)) << "the HTTP server alone takes 1 s or more each";
 }
 
 TEST(Metrics, ATakenPortIsUnavailable) {
   Metrics first;
-  const absl::StatusOr<uint16_t> port = first.Serve("127.0.0.1", 0);
+  const absl::StatusOr<uint16_t> port = first.Serve({});
   ASSERT_TRUE(port.ok()) << port.status();
   Metrics second;
-  const absl::Status taken = second.Serve("127.0.0.1", *port).status();
+  const absl::Status taken = second.Serve({.port = *port}).status();
   EXPECT_TRUE(absl::IsUnavailable(taken)) << taken;
   EXPECT_THAT(std::string(taken.message()), HasSubstr("127.0.0.1:" + std::to_string(*port)));
 }

@@ -8,15 +8,24 @@ import argparse
 import json
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
 import tempfile
 import unittest
+import urllib.error
 import urllib.request
+
+import yaml
 
 from run_e2e import DATA, MLP, NEEDED
 from slackline_run import Programs, end_jobs, processes_with
+
+try:
+    import jsonschema
+except ImportError:
+    jsonschema = None
 
 OPTIONS = argparse.Namespace()
 
@@ -28,7 +37,7 @@ cluster: {servers: 1, workers: 1}
 LONG = SHORT.replace("epochs: 2", "epochs: 100000") + "checkpoint: {at_end: true}\n"
 
 
-class Service(unittest.TestCase):
+class ServiceCase(unittest.TestCase):
     def setUp(self):
         root = tempfile.TemporaryDirectory(prefix="slackline-service-")
         self.addCleanup(root.cleanup)
@@ -78,6 +87,8 @@ class Service(unittest.TestCase):
         """Until it has trained an epoch."""
         self.programs.wait_for(f"job {job} to train", lambda: (self.jobs()[job]["epochs_done"] or 0) >= 1, 120)
 
+
+class Service(ServiceCase):
     def test_jobs_wait_run_and_end(self):
         jobs = [self.submit("short.yaml", "--name", f"lr-{lr}", "--set", f"optimizer.lr={lr}") for lr in (0.1, 0.05)]
         self.assertEqual(jobs, [1, 2])
@@ -192,6 +203,141 @@ class Service(unittest.TestCase):
         token.write_text("x" * 40 + "\n")
         self.assertRegex(self.slackline("jobs", code=1), "(?i)token")
         self.assertEqual(self.slackline("submit", "short.yaml", code=1).count("\n"), 1)
+
+
+class Api(ServiceCase):
+    """Orders over HTTP. Every answer is compared with what openapi.yaml promises, where the package jsonschema is there."""
+
+    def setUp(self):
+        super().setUp()
+        self.token = (self.root / "service/token").read_text().strip()
+        self.promised = yaml.safe_load(self.fetch("GET", "/api/openapi.yaml", token=None)[1])
+        self.seen = set()
+
+    def fetch(self, method, path, body=None, token=""):
+        """Returns the code, the body and the headers. `token`: empty for the right one."""
+        headers = {} if token is None else {"Authorization": "Bearer " + (token or self.token)}
+        data = None if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
+        request = urllib.request.Request(self.page.rstrip("/") + path, data, headers, method=method)
+        try:
+            with urllib.request.urlopen(request, timeout=120 * OPTIONS.patience) as answer:
+                return answer.status, answer.read().decode(), answer.headers
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, error.read().decode(), error.headers
+
+    def resolve(self, node):
+        """The description with its references in their places."""
+        if isinstance(node, dict) and "$ref" in node:
+            target = self.promised
+            for name in node["$ref"].removeprefix("#/").split("/"):
+                target = target[name]
+            return self.resolve(target)
+        if isinstance(node, dict):
+            return {name: self.resolve(value) for name, value in node.items()}
+        return [self.resolve(value) for value in node] if isinstance(node, list) else node
+
+    def call(self, method, path, body=None, code=200, token=""):
+        """Returns the answer, which must have this code and be as it is described."""
+        got, text, headers = self.fetch(method, path, body, token)
+        self.assertEqual(got, code, text)
+        name = re.sub(r"(?<=/api/jobs/)[^/?]+", "{id}", path.split("?")[0])
+        operation = self.resolve(self.promised["paths"][name][method.lower()])
+        self.assertIn(str(code), operation["responses"], f"{method} {name}")
+        self.seen.add((method.lower(), name, str(code)))
+        response = operation["responses"][str(code)]
+        self.assertEqual({header for header in response.get("headers", {}) if header not in headers}, set())
+        answer = json.loads(text)
+        if jsonschema is not None:
+            jsonschema.validate(answer, response["content"]["application/json"]["schema"])
+            if 200 <= code < 300 and body is not None:
+                asked = operation["requestBody"]["content"]["application/json"]["schema"]
+                jsonschema.validate(json.loads(body) if isinstance(body, bytes) else body, asked)
+        return answer
+
+    def submit_over_http(self, job, **fields):
+        return self.call("POST", "/api/jobs", {"job": job, "folder": str(self.root)} | fields, code=201)["id"]
+
+    def test_jobs_are_submitted_followed_stopped_and_removed(self):
+        begun = self.submit_over_http(LONG, name="long", owner="ada", priority=3,
+                                      environment={"HOME": str(self.root), "PATH": os.environ["PATH"]})
+        (self.root / "there").mkdir()
+        waits = self.submit_over_http(yaml.safe_load(SHORT) | {"checkpoint": {"folder": "kept"}}, folder=str(self.root / "there"),
+                                      overrides=["optimizer.lr=0.05"], name="--gpus=1", memory_bytes=0)
+        self.await_training(begun)
+        job = self.call("GET", f"/api/jobs/{begun}", token=None)
+        self.assertEqual((job["name"], job["owner"], job["priority"], job["state"]), ("long", "ada", 3, "running"))
+        kept = yaml.safe_load((self.root / f"service/jobs/{waits}/job.yaml").read_text())
+        self.assertEqual((kept["optimizer"]["lr"], kept["checkpoint"]["folder"]), (0.05, str(self.root / "there/kept")))
+        self.assertEqual(self.call("GET", f"/api/jobs/{waits}")["name"], "--gpus=1")
+        self.assertEqual([job["id"] for job in self.call("GET", "/api/jobs", token=None)], [waits, begun])
+        log = self.call("GET", f"/api/jobs/{begun}/log")
+        self.assertIn("training begins", log["text"])
+        self.assertFalse(log["end"])
+        more = self.call("GET", f"/api/jobs/{begun}/log?process=worker-1&from=0")
+        self.assertEqual(len(more["text"].encode()), more["next"])
+        with (self.root / f"service/jobs/{begun}/run/logs/other.log").open("wb") as other:
+            other.write("é".encode() * (600 << 10) + b"\xc3")
+        first = self.call("GET", f"/api/jobs/{begun}/log?process=other&from=1")
+        self.assertEqual((first["next"], first["text"].count("é")), (1 << 20, (1 << 19) - 1), first["text"][-9:])
+        rest = self.call("GET", f"/api/jobs/{begun}/log?process=other&from={first['next']}")
+        self.assertEqual(rest["next"], 1200 << 10, "half a character is not given")
+        self.assertEqual(self.call("POST", f"/api/jobs/{waits}/cancel")["state"], "cancelled")
+        self.assertEqual(self.call("POST", f"/api/jobs/{begun}/stop", {"reason": "enough"})["state"], "stopping")
+        self.await_state(begun, "stopped")
+        done = self.call("GET", f"/api/jobs/{begun}", token=None)["epochs_done"]
+        self.call("POST", f"/api/jobs/{begun}/resume", {"overrides": [f"training.epochs={done + 2}"]})
+        self.await_state(begun, "done")
+        self.assertEqual(self.call("GET", f"/api/jobs/{begun}")["epochs_done"], done + 2)
+        for one in (begun, waits):
+            self.call("DELETE", f"/api/jobs/{one}")
+        self.assertEqual(self.jobs(), {})
+        self.assertLessEqual({(method, name) for name, path in self.promised["paths"].items() for method in path
+                              if method != "parameters"}, {(method, name) for method, name, _ in self.seen})
+
+    def test_what_is_wrong_is_said_and_changes_nothing(self):
+        job = {"job": SHORT, "folder": str(self.root)}
+        for body, why in ((b"", "job: found null"), (b"[]", "no JSON object"), (b"{", "no JSON object"),
+                          ({**job, "job": 1}, "job: found 1; allowed is a job file"),
+                          ({**job, "more": 1}, 'found the field "more"; allowed are job, folder'),
+                          ({**job, "folder": "here"}, 'folder: found "here"; allowed is the absolute path'),
+                          ({**job, "folder": "/nowhere"}, "--chdir: found /nowhere: No such file or directory"),
+                          ({**job, "folder": "/dev/null"}, "--chdir: found /dev/null: Not a directory"),
+                          ({**job, "name": 1}, "name: found 1; allowed is a text"), ({**job, "script": ""}, 'script: found ""'),
+                          ({**job, "arguments": ["--betas", "[0.9,0.99]"]}, "a word that is not in []"),
+                          ({**job, "overrides": ["x" * 200000]}, "of at most 100 KiB"),
+                          ({**job, "overrides": "optimizer.lr=1"}, "overrides: found"),
+                          ({**job, "overrides": ["consistency.mode=x"]}, "--set consistency.mode=x: "),
+                          ({**job, "overrides": ["data.path=/nowhere"]}, "data.path"),
+                          ({**job, "environment": {"A=B": "c"}}, "environment: found"),
+                          ({**job, "environment": {}}, "environment: found"),
+                          ({**job, "priority": 1.5}, "priority: found 1.5; allowed is a whole number"),
+                          ({**job, "priority": 1001}, "priority"), ({**job, "gpus": 1}, "--gpus"),
+                          ({**job, "on": "moon"}, "moon"), ({**job, "job": "model: ["}, "job:1: found no"),
+                          ({**job, "name": "--help\0"}, "name: found")):
+            with self.subTest(why=why):
+                self.assertIn(why, self.call("POST", "/api/jobs", body, code=400)["error"])
+        for token in (None, "x" * 40):
+            with self.subTest(token=token):
+                self.call("POST", "/api/jobs", job, code=401, token=token)
+                self.call("DELETE", "/api/jobs/1", code=401, token=token)
+                self.call("GET", "/api/jobs/1/log", code=401, token=token)
+        self.assertEqual(self.jobs(), {})
+        self.assertEqual(self.fetch("POST", "/api/jobs", b"x" * ((2 << 20) + 1))[0], 413)
+        for path in ("/api/jobs/7", "/api/jobs/7/log", "/api/jobs/0", "/api/jobs/x", "/api/jobs/99999999999999999999"):
+            self.call("GET", path, code=404)
+        self.call("POST", "/api/jobs/7/cancel", code=404)
+        one = self.submit_over_http(LONG)
+        self.assertIn("allowed are none", self.fetch("DELETE", f"/api/jobs/{one}", {"reason": "x"})[1])
+        self.call("DELETE", f"/api/jobs/{one}", code=409)
+        self.call("POST", f"/api/jobs/{one}/resume", code=409)
+        self.call("POST", f"/api/jobs/{one}/cancel", {"overrides": []}, code=400)
+        self.call("GET", f"/api/jobs/{one}/log?from=x", code=400)
+        code, text, headers = self.fetch("GET", f"/api/jobs/{one}/stop")
+        self.assertEqual((code, headers["Allow"]), (405, "POST"))
+        self.assertIn("allowed are log, stop, cancel, resume", self.fetch("POST", f"/api/jobs/{one}/halt")[1])
+        self.assertIn("/api/openapi.yaml", self.fetch("POST", "/metrics")[1])
+        self.assertEqual(self.jobs()[one]["state"], "running")
 
 
 def main():

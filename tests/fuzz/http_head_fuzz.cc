@@ -15,6 +15,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     return 0;
   }
   SLACKLINE_CHECK(!head->method.empty() && head->path.front() == '/' && head->path.find('\0') == std::string::npos);
+  const absl::StatusOr<size_t> body = slackline::HttpBodyBytes(*head);
+  SLACKLINE_CHECK(!body.ok() || *body <= slackline::kHttpBodyBytesMax);
   if (!head->headers.empty()) SLACKLINE_CHECK(head->Header(head->headers[0].first) == head->headers[0].second);
   return 0;
 }

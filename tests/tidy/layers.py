@@ -72,7 +72,7 @@ ALLOWED = {
     "openssl": ["common/security/.*"],
     "nlohmann": [
         "common/text/json_text\\.(h|cc)", "common/checkpoint/shard_file\\.cc",
-        "cli/(base/process|commands/runs|doctor/report|prepare/(output|prepare|shard_maker)|service/jobs_view|run/(not_started|page_status|run_end|run_folder|script)|slurm/meeting)\\.cc",
+        "cli/(base/process|commands/runs|doctor/report|prepare/(output|prepare|shard_maker)|service/(jobs_view|service_api)|run/(not_started|page_status|run_end|run_folder|script)|slurm/meeting)\\.cc",
         "images/(coco/annotations|prepared/prepared_index)\\.cc",
         "scheduler/(base/message_json|record/run_summary|service/scrape_targets|status/settings_and_logs)\\.cc",
         "worker/(base/(otlp_spans|trace)|evaluation/evaluator|model/weights/(load_weights|safetensors))\\.cc", "tests/.*",
