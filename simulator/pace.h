@@ -13,7 +13,7 @@
 namespace slackline::simulator {
 
 // Purposes of random numbers.
-enum RandomPurpose : uint32_t { kFactors = 1, kPauses = 2, kNoise = 3 };
+enum RandomPurpose : uint32_t { kFactors = 1, kPauses = 2, kNoise = 3, kDeaths = 4 };
 
 // Random numbers that depend only on the seed, the worker and the purpose: a stream for one purpose of one worker. No
 // draw from one stream shifts the values of another.

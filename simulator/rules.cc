@@ -47,6 +47,15 @@ absl::Status CheckSimulation(const job::Job& job, bool gradients) {
       return Refuse("simulation.classes", "poison with --no-gradients", "it with gradients");
     }
   }
+  for (const job::WorkerClass& kind : job.simulation().classes()) {
+    if (kind.dies_every_s() > 0 && kind.dies_every_s() < 0.001) {
+      return Refuse("simulation.classes", absl::StrCat("dies_every_s: ", kind.dies_every_s()), "0, or 0.001 and more");
+    }
+    if (kind.dies_every_s() > 0 && (kind.dies_s() > 0 || kind.leaves_s() > 0)) {
+      return Refuse("simulation.classes", "dies_every_s beside dies_s or leaves_s",
+                    "either dies_every_s or the others");
+    }
+  }
   uint64_t named = 0;
   for (const job::WorkerClass& kind : job.simulation().classes()) named += kind.workers();
   if (named > job.cluster().workers()) {

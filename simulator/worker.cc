@@ -30,16 +30,29 @@ Worker::Worker(World& world, const WorkerPlan& plan, uint32_t number, std::vecto
       endpoint_(world.network.Add(plan.link)),
       pace_(plan_, world.cost, world.job.seed(), number),
       noise_(world.job.seed(), number, kNoise),
+      deaths_(world.job.seed(), number, kDeaths),
       member_(Newcomer()) {}
 
 void Worker::Plan() {
   world_.queue.At(plan_.joins, [this] { Start(); });
+  if (plan_.dies_every > absl::ZeroDuration()) PlanDeath(plan_.joins);
   const absl::Time ends = std::min(plan_.leaves, plan_.dies);
   if (ends == absl::InfiniteFuture()) return;
   world_.queue.At(ends, [this] { Stop(/*in_good_order=*/plan_.leaves < plan_.dies); });
   if (plan_.returns_after != absl::InfiniteDuration()) {
     world_.queue.At(ends + plan_.returns_after, [this] { Start(); });
   }
+}
+
+void Worker::PlanDeath(absl::Time start) {
+  const absl::Time dies = start + plan_.dies_every * deaths_.Exponential(1);
+  world_.queue.At(dies, [this] { Stop(/*in_good_order=*/false); });
+  if (plan_.returns_after == absl::InfiniteDuration()) return;
+  const absl::Time returns = dies + plan_.returns_after;
+  world_.queue.At(returns, [this, returns] {
+    Start();
+    if (running_) PlanDeath(returns);
+  });
 }
 
 void Worker::After(absl::Duration delay, std::function<void()> event) {

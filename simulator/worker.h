@@ -60,6 +60,9 @@ class Worker final : public WorkerEndpoint {
   template <typename Call, typename Then>
   void Ask(Call call, Then then);
 
+  // Plans the next death of a class that dies time and again, counted from a start at `start`.
+  void PlanDeath(absl::Time start);
+
   // --- A life ---
   void Start();
   void Stop(bool in_good_order);
@@ -105,6 +108,7 @@ class Worker final : public WorkerEndpoint {
   const size_t endpoint_;
   Pace pace_;
   RandomStream noise_;  // of poisoned pushes
+  RandomStream deaths_;
 
   uint64_t life_number_ = 0;
   uint32_t processes_ = 0;

@@ -24,6 +24,7 @@ WorkerPlan Plan(const job::Simulation& simulation, const job::WorkerClass& kind)
   plan.joins = Moment(kind.joins_s());
   if (kind.leaves_s() > 0) plan.leaves = Moment(kind.leaves_s());
   if (kind.dies_s() > 0) plan.dies = Moment(kind.dies_s());
+  plan.dies_every = absl::Seconds(kind.dies_every_s());
   if (kind.returns_after_s() > 0) plan.returns_after = absl::Seconds(kind.returns_after_s());
   plan.link.latency = absl::Microseconds(own(kind.latency_us(), simulation.latency_us()));
   plan.link.bytes_per_second = kBytesPerGbit * own(kind.gbit_per_s(), simulation.worker_gbit_per_s());

@@ -25,6 +25,7 @@ struct WorkerPlan {
   absl::Time joins;
   absl::Time leaves = absl::InfiniteFuture();
   absl::Time dies = absl::InfiniteFuture();
+  absl::Duration dies_every;  // mean, from a start; 0: never
   absl::Duration returns_after = absl::InfiniteDuration();
   LinkSpeed link;
 };

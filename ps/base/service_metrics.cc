@@ -48,6 +48,9 @@ ServiceMetrics::ServiceMetrics(Metrics& metrics)
       pinned_versions(metrics.gauge("slackline_ps_pinned_versions", "Versions that somebody reads, over all shards")),
       reference_versions(
           metrics.gauge("slackline_ps_reference_versions", "Versions kept for delay compensation, over all shards")),
+      prediction_steps(metrics.gauge("slackline_ps_prediction_steps",
+                                     "Optimizer steps by which the weights that workers pull are ahead, with weight "
+                                     "prediction: largest of its shards")),
       held_pushes(metrics.gauge("slackline_ps_held_pushes", "Sub-pushes held for their step, over all shards")),
       live_workers(metrics.gauge("slackline_ps_live_workers", "Workers in the installed set")),
       streams(metrics.gauge("slackline_ps_streams", "Open streams")),

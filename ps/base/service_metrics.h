@@ -56,6 +56,7 @@ class ServiceMetrics {
   Gauge& waiting_pulls;
   Gauge& pinned_versions;
   Gauge& reference_versions;
+  Gauge& prediction_steps;
   Gauge& held_pushes;
   Gauge& live_workers;
   Gauge& streams;

@@ -148,8 +148,12 @@ class ShardHost {
     size_t waiting_pulls = 0;
     size_t pinned_versions = 0;     // versions that streams still read
     size_t reference_versions = 0;  // versions kept for delay compensation
+    double steps_ahead = 0;         // of the weights that workers pull, with weight prediction
   };
-  Load load() const { return {engine_.waiting_pulls() + blocked_.size(), pinned_.versions(), references_.versions()}; }
+  Load load() const {
+    return {engine_.waiting_pulls() + blocked_.size(), pinned_.versions(), references_.versions(),
+            state_.steps_ahead()};
+  }
 
  private:
   // Treatment of the chunks of the sub-push that a stream is sending.

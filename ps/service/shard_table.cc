@@ -366,12 +366,14 @@ void ShardTable::Tick() {
   grants_.ForgetOld();
   size_t waiting = 0, held = 0, live = 0, pinned = 0, references = 0;
   uint64_t elements = 0, optimizer_elements = 0;
+  double steps_ahead = 0;
   for (const auto& [id, host] : hosts_) {
     host->Tick();
     const ShardHost::Load load = host->load();
     waiting += load.waiting_pulls;
     pinned += load.pinned_versions;
     references += load.reference_versions;
+    steps_ahead = std::max(steps_ahead, load.steps_ahead);
     held += host->engine().held_pushes();
     live = std::max(live, host->engine().live_workers());
     elements += host->config().extent.size();
@@ -388,6 +390,7 @@ void ShardTable::Tick() {
   metrics_.waiting_pulls.Set(static_cast<double>(waiting));
   metrics_.pinned_versions.Set(static_cast<double>(pinned));
   metrics_.reference_versions.Set(static_cast<double>(references));
+  metrics_.prediction_steps.Set(steps_ahead);
   metrics_.held_pushes.Set(static_cast<double>(held));
   metrics_.live_workers.Set(static_cast<double>(live));
   metrics_.resident_bytes.Set(static_cast<double>(ResidentBytes()));

@@ -144,6 +144,7 @@ void ShardState::Apply(absl::Span<const Contribution> contributions, const StepA
   // A worker that was away for long makes the mean large.
   const double in_flight = static_cast<double>(arguments.workers) * config_.window;
   const auto steps_ahead = static_cast<float>(std::clamp(in_flight - 1, 0.0, optimizer_.staleness_mean()));
+  if (predicted) steps_ahead_ = steps_ahead;
   weights_.UpdateFirst(extent_.pushed(), [&](uint64_t begin, absl::Span<float> values) {
     if (predicted) absl::c_copy(values, before.begin());
     step(begin, values);
@@ -202,6 +203,7 @@ absl::Status ShardState::Restore(const ShardProgress& progress, ReadKept read) {
 }
 
 void ShardState::PredictNoChange() {
+  steps_ahead_ = 0;
   if (!predicted_) return;
   const SliceView weights = weights_.View();
   predicted_->Update([&](uint64_t begin, absl::Span<float> values) {

@@ -155,6 +155,8 @@ class ShardState {
   // XPipe: Guan et al. 2019). Until the first step, and after Restore(), they are the weights.
   SliceView PulledView() const { return predicted_ ? predicted_->View() : weights_.View(); }
   bool predicts() const { return predicted_.has_value(); }
+  // The s of PulledView(); 0 if it is the weights.
+  double steps_ahead() const { return steps_ahead_; }
 
   // Returns references to the average of the weights as it is now; costs no copy. Requires: averages().
   SliceView AveragedView() const { return averaged_->View(); }
@@ -192,6 +194,7 @@ class ShardState {
   std::vector<Slice> arrays_;
   std::optional<Slice> averaged_;
   std::optional<Slice> predicted_;
+  double steps_ahead_ = 0;
   std::vector<std::string> array_names_;
   const std::vector<GroupRun> groups_;
   uint64_t samples_applied_ = 0;

@@ -146,6 +146,7 @@ TEST_F(ShardCompensationTest, WorkersPullPredictedWeightsAndReadersTheWeights) {
     EXPECT_EQ(Weight(), 3);
     const std::shared_ptr<const PinnedView> late = Pull(bob_);
     EXPECT_EQ(OnlyValue(late->view()), 3 - 0.5f * 3);
+    EXPECT_EQ(host_->load().steps_ahead, 0.5);
     EXPECT_EQ(late->view().chunk_offset(0).has_value(), shared_memory);
     EXPECT_EQ(Weight(), 3);
     EXPECT_EQ(OnlyValue(early->view()), 6);

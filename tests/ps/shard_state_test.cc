@@ -228,6 +228,7 @@ TEST_F(KeptShardTest, PredictsTheWeightsAfterAsManyStepsAsGradientsAreLate) {
   const std::vector<float> seed(kSize + 5, 1);
   ASSERT_TRUE(shard.Seed(ByteSegments(Raw(seed))).ok());
   EXPECT_EQ(Values(shard.PulledView()), seed);
+  EXPECT_EQ(shard.steps_ahead(), 0);
   // Adam's first step is the learning rate, against the gradient's sign. Two more like it are expected.
   Step(shard, 1);
   const SliceView first = shard.PulledView();
@@ -245,6 +246,7 @@ TEST_F(KeptShardTest, PredictsTheWeightsAfterAsManyStepsAsGradientsAreLate) {
   ASSERT_TRUE(few.Seed(ByteSegments(Raw(std::vector<float>(kTrained, 1)))).ok());
   few.Apply({Part(std::vector<float>(kTrained, 5))}, {.staleness = 1000, .workers = 2});
   EXPECT_NEAR(Values(few.PulledView())[0], 1 - 2 * 0.01f, 1e-5);
+  EXPECT_EQ(few.steps_ahead(), 1);
   Step(shard, 2);
   EXPECT_EQ(Values(first), predicted) << "a view stays as it was";
   // A shard that predicts nothing learns the same.
@@ -256,6 +258,7 @@ TEST_F(KeptShardTest, PredictsTheWeightsAfterAsManyStepsAsGradientsAreLate) {
   EXPECT_EQ(Values(other.View()), Values(shard.View()));
   EXPECT_EQ(Values(other.AveragedView()), Values(shard.AveragedView()));
   EXPECT_EQ(Values(other.PulledView()), Values(other.View()));
+  EXPECT_EQ(other.steps_ahead(), 0);
   // A restored shard has no last step.
   ShardState restored({.begin = 0, .end = kSize + 5, .trained = kTrained, .frozen = 5}, config,
                       Slice::kBlockElements + 9);

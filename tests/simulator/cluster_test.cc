@@ -215,6 +215,26 @@ TEST(SimulatedJob, DeathOfAWorkerCostsItsRangeAndNoSample) {
   EXPECT_NEAR(run.seconds(), 1 + 0.32 + (18000 - 3000) / 2000.0, 0.5);
 }
 
+TEST(SimulatedJob, WorkersDieTimeAndAgain) {
+  const auto deaths = [](const History& run, const std::string& worker) {
+    return std::count_if(run.events.begin(), run.events.end(), [&](const std::string& event) {
+      return event.find(worker + " is dead") != std::string::npos ||
+             event.find(worker + " is back") != std::string::npos;
+    });
+  };
+  const std::vector<std::string> settings = {
+      "cluster.workers=4", "training.epochs=20", "timeouts.heartbeat_ms=20", "consistency.mode=async",
+      "simulation.classes=[{workers: 2, dies_every_s: 1, returns_after_s: 0.5}, {dies_every_s: 1}]"};
+  const History run = Play(settings);
+  EXPECT_EQ(run.status.state(), wire::JOB_DONE) << run.status.reason();
+  EXPECT_EQ(run.status.samples_done(), 20 * ToyComputation::kImages);
+  EXPECT_GT(deaths(run, "worker-1"), 1) << ::testing::PrintToString(run.events);
+  EXPECT_GT(deaths(run, "worker-2"), 1);
+  EXPECT_EQ(deaths(run, "worker-3"), 1) << "which does not return";
+  EXPECT_EQ(deaths(run, "worker-4"), 0);
+  EXPECT_EQ(Play(settings).events, run.events);
+}
+
 TEST(SimulatedJob, WorkersLeaveReturnAndJoinLate) {
   const History run = Play({"cluster.workers=3", "training.epochs=10", "consistency.mode=async",
                             "simulation.classes=[{leaves_s: 0.5, returns_after_s: 1}, {joins_s: 2}]"});

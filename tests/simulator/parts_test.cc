@@ -118,6 +118,7 @@ simulation:
   classes:
     - {workers: 2, slowdown: 12, jitter: 0}
     - {joins_s: 5, leaves_s: 9, returns_after_s: 2, latency_us: 1000, gbit_per_s: 0}
+    - {dies_every_s: 30}
 )"));
   ASSERT_EQ(plans.size(), 4u);
   EXPECT_EQ(plans[0].name, "worker-1");
@@ -134,6 +135,8 @@ simulation:
   EXPECT_EQ(plans[2].returns_after, absl::Seconds(2));
   EXPECT_EQ(plans[2].link.latency, kMs);
   EXPECT_EQ(plans[2].link.bytes_per_second, 0);
+  EXPECT_EQ(plans[2].dies_every, absl::ZeroDuration());
+  EXPECT_EQ(plans[3].dies_every, absl::Seconds(30));
   EXPECT_EQ(plans[3].slowdown, 3);
   EXPECT_EQ(plans[3].leaves, absl::InfiniteFuture());
 }
@@ -161,6 +164,10 @@ TEST(SimulationRules, WhatCannotBePlayedIsNamed) {
             "simulation.evaluate_every_s: found 0.0001; a simulation allows 0, or 0.001 and more");
   EXPECT_EQ(mistake("cluster: {workers: 2}\nsimulation: {classes: [{workers: 3}]}"),
             "simulation.classes: found 3 workers; a simulation allows at most cluster.workers (2)");
+  EXPECT_EQ(
+      CheckSimulation(Job("simulation: {classes: [{dies_every_s: 9, leaves_s: 5}]}"), /*gradients=*/true).message(),
+      "simulation.classes: found dies_every_s beside dies_s or leaves_s; a simulation allows either dies_every_s or "
+      "the others");
   EXPECT_TRUE(CheckSimulation(Job("simulation: {classes: [{poison: flip}]}"), /*gradients=*/true).ok());
   EXPECT_EQ(CheckSimulation(Job("simulation: {classes: [{poison: flip}]}"), /*gradients=*/false).message(),
             "simulation.classes: found poison with --no-gradients; a simulation allows it with gradients");
