@@ -22,6 +22,7 @@
 #include "cli/commands/runs.h"
 #include "cli/commands/servers.h"
 #include "cli/commands/service.h"
+#include "cli/commands/shared_options.h"
 #include "cli/commands/status.h"
 #include "cli/commands/stop.h"
 #include "cli/commands/train.h"
@@ -138,8 +139,11 @@ int Main(int argc, char** argv) {
     std::fprintf(stderr, "slackline: %s\n", mistake.c_str());
     return kExitWrongUse;
   }
+  std::vector<std::string> words = KeepBrackets(argc, argv);
+  std::vector<char*> pointers;
+  for (std::string& word : words) pointers.push_back(word.data());
   try {
-    app.parse(argc, argv);
+    app.parse(argc, pointers.data());
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? kExitDone : kExitWrongUse;
   }

@@ -28,6 +28,7 @@
 #include "common/job/command_options.h"
 #include "common/job/job_file.h"
 #include "common/text/counted.h"
+#include "common/text/folder_name.h"
 #include "common/text/help.h"
 #include "common/text/utf8.h"
 #include "common/time/clock.h"
@@ -387,7 +388,8 @@ AddedCommand AddSubmit(CLI::App& app, const char* /*program*/) {
   command
       ->add_option("--chdir", options->folder,
                    "Folder in which the job runs, and from which paths count. Default: the present one")
-      ->type_name("FOLDER");
+      ->type_name("FOLDER")
+      ->check(FolderMistake);
   command->add_option("--name", options->name, "Name in the list of jobs. Default: that of the job file");
   command
       ->add_option(

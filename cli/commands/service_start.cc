@@ -14,6 +14,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "cli/base/complain.h"
+#include "cli/base/replace_file.h"
 #include "cli/base/sibling.h"
 #include "cli/base/signals.h"
 #include "cli/commands/service.h"
@@ -142,6 +143,7 @@ int StartService(const ServiceOptions& options) {
   auto metrics = std::make_unique<Metrics>(Metrics::Labels{{"process", "service"}});
   const absl::StatusOr<std::string> page = ServePage(options.page, **host, options.limits, api, *metrics);
   if (!page.ok()) return Fail(page.status());
+  if (absl::Status told = ReplaceFile(fs::path(options.folder) / "page", *page + "\n"); !told.ok()) return Fail(told);
   if (absl::Status noted = NoteService(options.folder); !noted.ok()) {
     log::Warning("other commands need --service ", options.folder, ": ", std::string(noted.message()));
   }

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <string>
+#include <vector>
 
 #include "cli/commands/status.h"
 #include "cli/run/script.h"
@@ -33,8 +35,22 @@ inline CLI::Option* AddRun(CLI::App& command, StatusOptions& run,
   return option;
 }
 
+// CLI11 would take an argument such as [0.9,0.99] for two: KeepBrackets() marks words in brackets for it, and
+// AddScript() takes the mark away again.
+inline constexpr char kBracketMark = '\x01';
+inline std::vector<std::string> KeepBrackets(int argc, char** argv) {
+  std::vector<std::string> words(argv, argv + argc);
+  for (auto word = std::find(words.begin(), words.end(), "--"); word != words.end(); ++word) {
+    if (!word->empty() && word->front() == '[' && word->back() == ']') word->push_back(kBracketMark);
+  }
+  return words;
+}
+
 inline void AddScript(CLI::App& command, ScriptOptions& options) {
-  command.add_option("ARGS", options.arguments, "Arguments of the script, after --");
+  command.add_option("ARGS", options.arguments, "Arguments of the script, after --")->transform([](std::string word) {
+    if (!word.empty() && word.back() == kBracketMark) word.pop_back();
+    return word;
+  });
   command.add_option("--python", options.python, "Python interpreter that has the package slackline. Default: python3")
       ->type_name("PROGRAM");
 }

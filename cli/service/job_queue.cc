@@ -156,6 +156,10 @@ absl::StatusOr<wire::ServiceJob> JobQueue::Submit(const wire::SubmitRequest& req
     return absl::InvalidArgumentError(absl::StrCat("the job's name: found ", long_name ? "a longer one" : "blanks",
                                                    "; allowed are names of 1 to ", kJobNameBytesMax, " bytes"));
   }
+  if (request.owner().size() > kJobNameBytesMax) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the job's owner: found a longer name; allowed are names of at most ", kJobNameBytesMax, " bytes"));
+  }
   if (request.priority() < -kPriorityMax || request.priority() > kPriorityMax) {
     return absl::InvalidArgumentError(
         absl::StrCat("the priority: found ", request.priority(), "; allowed is ", -kPriorityMax, " to ", kPriorityMax));

@@ -23,6 +23,7 @@
 #include "absl/time/clock.h"
 #include "cli/base/complain.h"
 #include "cli/base/process.h"
+#include "cli/service/job_queue.h"
 #include "cli/service/jobs_view.h"
 #include "cli/service/service_api_text.h"
 #include "common/security/guard.h"
@@ -89,7 +90,8 @@ HttpResponse OtherMethod(const HttpRequest& request, const char* allowed) {
 std::string ShortText(const Json& value) { return DumpJson(value).substr(0, kApiShownMax); }
 
 absl::Status WrongField(absl::string_view name, const Json& found, absl::string_view allowed) {
-  return absl::InvalidArgumentError(absl::StrCat(name, ": found ", ShortText(found), "; allowed is ", allowed));
+  const std::string shown = found.is_null() ? "nothing" : ShortText(found);
+  return absl::InvalidArgumentError(absl::StrCat(name, ": found ", shown, "; allowed is ", allowed));
 }
 
 // Fields of an object that a caller sent.
@@ -167,7 +169,9 @@ class Fields {
         if (right) variables.push_back(absl::StrCat(key, "=", text.get_ref<const std::string&>()));
       }
     }
-    if (!right) status_.Update(WrongField(name, value, "an object with names of variables and their texts"));
+    if (!right)
+      status_.Update(WrongField(
+          name, value, "an object with names of variables, without =, and a text of at most 100 KiB for each"));
     return variables;
   }
 
@@ -202,7 +206,7 @@ absl::StatusOr<Submission> ReadSubmission(absl::string_view body) {
   Fields& fields = *read;
   Submission submission;
   const Json& job = fields.At("job");
-  if (!job.is_object() && !job.is_string()) {
+  if (!job.is_object() && (!job.is_string() || job == "")) {
     return WrongField("job", job, "a job file: an object with its sections, or its text in YAML");
   }
   // JSON is YAML, too.
@@ -223,10 +227,6 @@ absl::StatusOr<Submission> ReadSubmission(absl::string_view body) {
   add("--gpus", fields.Number("gpus"));
   for (const std::string& option : fields.Texts("sbatch")) add("--sbatch", option);
   const std::vector<std::string> arguments = fields.Texts("arguments");
-  for (const std::string& word : arguments) {
-    // The command line would take it for a list of words.
-    if (word.front() == '[' && word.back() == ']') return WrongField("arguments", word, "a word that is not in []");
-  }
   if (!arguments.empty()) submission.words.push_back("--");
   submission.words.insert(submission.words.end(), arguments.begin(), arguments.end());
   if (!fields.status().ok()) return fields.status();
@@ -286,11 +286,15 @@ bool ServiceApi::MayOrder(const HttpRequest& request) const {
 }
 
 HttpResponse ServiceApi::InTurn(const std::function<HttpResponse()>& order) {
-  HttpResponse response = ++long_orders_ > kLongOrdersMax
-                              ? Refused(503, absl::StrCat("found ", kLongOrdersMax,
-                                                          " submissions or removals in progress, and "
-                                                          "so many are allowed; try again"))
-                              : order();
+  HttpResponse response;
+  if (++long_orders_ > kLongOrdersMax) {
+    response = Refused(429, absl::StrCat("found ", kLongOrdersMax,
+                                         " submissions or removals in progress, and so many are allowed; "
+                                         "nothing was done, try again"));
+    response.headers["Retry-After"] = "1";
+  } else {
+    response = order();
+  }
   --long_orders_;
   return response;
 }
@@ -320,7 +324,14 @@ HttpResponse ServiceApi::Submit(const HttpRequest& request) const {
   }
   // As if the service said them.
   std::string words = absl::StrReplaceAll(absl::StrCat("\n", process->LastWords(kWordsMax)),
-                                          {{"\nslackline: ", "\n"}, {"\nslackline: standard input:", "\njob:"}});
+                                          {{"\nslackline: ", "\n"},
+                                           {"\nslackline: standard input:", "\njob:"},
+                                           {"\nslackline: --chdir:", "\nfolder:"},
+                                           {"\n--priority:", "\npriority:"},
+                                           {"\n--memory:", "\nmemory_bytes:"},
+                                           {"\n--gpus:", "\ngpus:"},
+                                           {"\n--on:", "\non:"},
+                                           {"\nRun with --help for more information.", ""}});
   words.erase(0, 1);
   uint64_t id = 0;
   // The last line is the number; warnings may stand before it.
@@ -343,6 +354,10 @@ HttpResponse ServiceApi::Job(uint64_t id) const {
 }
 
 HttpResponse ServiceApi::Log(uint64_t id, const HttpRequest& request) const {
+  for (const absl::string_view part : absl::StrSplit(request.query, '&', absl::SkipEmpty())) {
+    if (absl::StartsWith(part, "from=") || absl::StartsWith(part, "process=")) continue;
+    return Refused(400, absl::StrCat("found ", ShortText(std::string(part)), "; allowed are process= and from="));
+  }
   const std::string from = QueryValue(request.query, "from");
   int64_t first = -kApiTailBytes;
   if (!from.empty() && !absl::SimpleAtoi(from, &first)) {
@@ -352,7 +367,17 @@ HttpResponse ServiceApi::Log(uint64_t id, const HttpRequest& request) const {
   read.set_id(id);
   read.set_process(QueryValue(request.query, "process"));
   read.set_from(first);
-  const absl::StatusOr<wire::ReadJobLogReply> log = host_.ReadLog(read);
+  absl::StatusOr<wire::ReadJobLogReply> log = host_.ReadLog(read);
+  if (absl::IsNotFound(log.status()) && read.process().empty()) {
+    // A job that waits has an empty log.
+    wire::ListJobsRequest one;
+    one.set_id(id);
+    const absl::StatusOr<wire::ListJobsReply> jobs = host_.List(one);
+    if (jobs.ok() && jobs->jobs_size() == 1) {
+      log = wire::ReadJobLogReply();
+      log->set_end(HasEnded(jobs->jobs(0)));
+    }
+  }
   if (!log.ok()) return Refused(log.status());
   // A character of which a part is not written yet, or not read, comes with the next answer.
   absl::string_view text = log->text();

@@ -112,7 +112,12 @@ void HttpClients::Read(std::unique_ptr<HttpClient>& client) {
   }
   client->received.append(buffer, static_cast<size_t>(size));
   if (!client->request_bytes && !Measure(*client)) return Write(*client);
-  if (!client->request_bytes || client->received.size() < *client->request_bytes) return;
+  if (!client->request_bytes) return;
+  if (client->received.size() < *client->request_bytes) {
+    // The body of a caller that is known may come slowly.
+    client->deadline = time_.Now() + kHttpPatience;
+    return;
+  }
   client->received.resize(*client->request_bytes);
   if (desk_.Give(client)) return;
   client->output = HttpText({.code = 503, .body = "too many requests wait; try again\n"});

@@ -81,6 +81,8 @@ const char* Phrase(int code) {
       return "Content Too Large";
     case 416:
       return "Range Not Satisfiable";
+    case 429:
+      return "Too Many Requests";
     case 503:
       return "Service Unavailable";
     default:

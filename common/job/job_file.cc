@@ -77,6 +77,9 @@ absl::StatusOr<job::Job> ReadJobFile(const std::string& path, absl::Span<const s
                                      std::optional<job::Model::Kind> kind) {
   const absl::StatusOr<std::string> text = ReadText(path);
   if (!text.ok()) return text.status();
+  if (path == kStandardInput && text->empty()) {
+    return absl::InvalidArgumentError("standard input: found nothing; allowed is a job file");
+  }
   const std::string name = path == kStandardInput ? "standard input" : path;
   absl::StatusOr<job::Job> job = ParseJob(*text, name, overrides, kind);
   if (!job.ok()) return job;

@@ -211,6 +211,7 @@ class Api(ServiceCase):
     def setUp(self):
         super().setUp()
         self.token = (self.root / "service/token").read_text().strip()
+        self.assertEqual((self.root / "service/page").read_text().strip(), self.page)
         self.promised = yaml.safe_load(self.fetch("GET", "/api/openapi.yaml", token=None)[1])
         self.seen = set()
 
@@ -271,6 +272,7 @@ class Api(ServiceCase):
         self.assertEqual((kept["optimizer"]["lr"], kept["checkpoint"]["folder"]), (0.05, str(self.root / "there/kept")))
         self.assertEqual(self.call("GET", f"/api/jobs/{waits}")["name"], "--gpus=1")
         self.assertEqual([job["id"] for job in self.call("GET", "/api/jobs", token=None)], [waits, begun])
+        self.assertEqual(self.call("GET", f"/api/jobs/{waits}/log"), {"text": "", "next": 0, "end": False})
         log = self.call("GET", f"/api/jobs/{begun}/log")
         self.assertIn("training begins", log["text"])
         self.assertFalse(log["end"])
@@ -295,16 +297,22 @@ class Api(ServiceCase):
         self.assertLessEqual({(method, name) for name, path in self.promised["paths"].items() for method in path
                               if method != "parameters"}, {(method, name) for method, name, _ in self.seen})
 
+    def test_a_script_gets_its_arguments_as_they_are(self):
+        (self.root / "words.py").write_text("import sys\nprint(sys.argv[1:])\n")
+        words = ["--betas", "[0.9,0.99]", "[]", "a b", "--set=x", "[a", "b]"]
+        job = self.submit_over_http({"model": {"kind": "external"}, "cluster": {"servers": 1, "workers": 1}}, script="words.py",
+                                    python=sys.executable, arguments=words)
+        self.programs.wait_for("the script to run", lambda: repr(words) in self.fetch("GET", f"/api/jobs/{job}/log?process=worker-1")[1], 60)
+
     def test_what_is_wrong_is_said_and_changes_nothing(self):
         job = {"job": SHORT, "folder": str(self.root)}
-        for body, why in ((b"", "job: found null"), (b"[]", "no JSON object"), (b"{", "no JSON object"),
+        for body, why in ((b"", "job: found nothing"), ({**job, "job": ""}, 'job: found ""'), ({**job, "owner": "x" * 201}, "owner"), (b"[]", "no JSON object"), (b"{", "no JSON object"),
                           ({**job, "job": 1}, "job: found 1; allowed is a job file"),
                           ({**job, "more": 1}, 'found the field "more"; allowed are job, folder'),
                           ({**job, "folder": "here"}, 'folder: found "here"; allowed is the absolute path'),
-                          ({**job, "folder": "/nowhere"}, "--chdir: found /nowhere: No such file or directory"),
-                          ({**job, "folder": "/dev/null"}, "--chdir: found /dev/null: Not a directory"),
+                          ({**job, "folder": "/nowhere"}, "folder: found /nowhere: No such file or directory"),
+                          ({**job, "folder": "/dev/null"}, "folder: found /dev/null: Not a directory"),
                           ({**job, "name": 1}, "name: found 1; allowed is a text"), ({**job, "script": ""}, 'script: found ""'),
-                          ({**job, "arguments": ["--betas", "[0.9,0.99]"]}, "a word that is not in []"),
                           ({**job, "overrides": ["x" * 200000]}, "of at most 100 KiB"),
                           ({**job, "overrides": "optimizer.lr=1"}, "overrides: found"),
                           ({**job, "overrides": ["consistency.mode=x"]}, "--set consistency.mode=x: "),
@@ -312,7 +320,7 @@ class Api(ServiceCase):
                           ({**job, "environment": {"A=B": "c"}}, "environment: found"),
                           ({**job, "environment": {}}, "environment: found"),
                           ({**job, "priority": 1.5}, "priority: found 1.5; allowed is a whole number"),
-                          ({**job, "priority": 1001}, "priority"), ({**job, "gpus": 1}, "--gpus"),
+                          ({**job, "priority": 1001}, "priority: Value 1001"), ({**job, "gpus": 1}, "--gpus"),
                           ({**job, "on": "moon"}, "moon"), ({**job, "job": "model: ["}, "job:1: found no"),
                           ({**job, "name": "--help\0"}, "name: found")):
             with self.subTest(why=why):
@@ -333,6 +341,7 @@ class Api(ServiceCase):
         self.call("POST", f"/api/jobs/{one}/resume", code=409)
         self.call("POST", f"/api/jobs/{one}/cancel", {"overrides": []}, code=400)
         self.call("GET", f"/api/jobs/{one}/log?from=x", code=400)
+        self.assertIn("allowed are process= and from=", self.call("GET", f"/api/jobs/{one}/log?form=1", code=400)["error"])
         code, text, headers = self.fetch("GET", f"/api/jobs/{one}/stop")
         self.assertEqual((code, headers["Allow"]), (405, "POST"))
         self.assertIn("allowed are log, stop, cancel, resume", self.fetch("POST", f"/api/jobs/{one}/halt")[1])
