@@ -41,7 +41,7 @@ using Json = nlohmann::json;
 constexpr absl::Duration kApiSubmitMax = absl::Minutes(1);
 constexpr int64_t kApiTailBytes = int64_t{32} << 10;
 constexpr int kJsonDepthMax = 64;
-// Of what somebody sent, in a message.
+// Largest part of what somebody sent that a message shows.
 constexpr size_t kApiShownMax = 200;
 // The kernel takes no longer argument or variable than 128 KiB.
 constexpr size_t kWordBytesMax = size_t{100} << 10;
@@ -322,7 +322,7 @@ HttpResponse ServiceApi::Submit(const HttpRequest& request) const {
     return Refused(503, absl::StrCat("the job was not checked within ", absl::FormatDuration(kApiSubmitMax),
                                      ", or the service ends; look whether it is in the list"));
   }
-  // As if the service said them.
+  // The words of the command, in the terms of the request.
   std::string words = absl::StrReplaceAll(absl::StrCat("\n", process->LastWords(kWordsMax)),
                                           {{"\nslackline: ", "\n"},
                                            {"\nslackline: standard input:", "\njob:"},
