@@ -207,6 +207,17 @@ void TakeQueued(const QueuedJob& job, wire::JobStatus& status) {
 // A simulation begins at the epoch, in virtual time.
 bool IsVirtual(int64_t unix_ms) { return absl::FromUnixMillis(unix_ms) < absl::UnixEpoch() + absl::Hours(24 * 365); }
 
+// Returns SERVICE/NUMBER if the run folder is that of a job of a service, which is the only one to begin it again; else
+// an empty text.
+std::string JobOfRun(const fs::path& run) {
+  const fs::path folder = run.parent_path(), jobs = folder.parent_path(), service = jobs.parent_path();
+  uint64_t id = 0;
+  std::error_code error;
+  const bool named =
+      run.filename() == "run" && jobs.filename() == "jobs" && absl::SimpleAtoi(folder.filename().string(), &id);
+  return named && fs::is_directory(service / "book", error) ? (service / absl::StrCat(id)).string() : "";
+}
+
 std::string GoOn(const fs::path& run, const job::Job* job, const wire::JobStatus& status) {
   std::error_code error;
   if (!WhoRuns(run).empty() || status.state() == kPending) return "";
@@ -217,6 +228,14 @@ std::string GoOn(const fs::path& run, const job::Job* job, const wire::JobStatus
     return absl::StrCat("slackline simulate ", job_file);
   }
   const bool no_checkpoint = status.checkpoints().whole() == 0;
+  // Early stopping leaves epochs to train.
+  const bool needs_epochs =
+      status.state() == "done" && job != nullptr && status.checkpoints().epochs() >= job->training().epochs();
+  const std::string more =
+      needs_epochs ? absl::StrCat(" --set training.epochs=", job->training().epochs() + 1) : std::string();
+  if (const std::string number = JobOfRun(run); !number.empty()) {
+    return absl::StrCat("slackline resume ", ShellWord(number), more);
+  }
   if (status.state() == kAway || ((by_hand || no_checkpoint) && saved && status.state() == "stopped")) {
     return absl::StrCat("slackline-scheduler ", job_file, " --run-folder ", folder, " --resume");
   }
@@ -229,10 +248,7 @@ std::string GoOn(const fs::path& run, const job::Job* job, const wire::JobStatus
     }
     return StartTextOf("slackline", script, (run / "job.yaml").string(), {}).Whole();
   }
-  // Early stopping leaves epochs to train.
-  if (status.state() == "done" && job != nullptr && status.checkpoints().epochs() >= job->training().epochs()) {
-    return absl::StrCat("slackline resume ", folder, " --set training.epochs=", job->training().epochs() + 1);
-  }
+  if (needs_epochs) return absl::StrCat("slackline resume ", folder, more);
   if (fs::is_directory(run / "submit", error)) {
     return absl::StrCat("slackline slurm submit --resume --run-folder ", folder);
   }

@@ -194,7 +194,11 @@ absl::StatusOr<wire::ServiceJob> JobQueue::Submit(const wire::SubmitRequest& req
 absl::Status JobQueue::EndByOrder(wire::ServiceJob& job, const wire::OrderJobRequest& request, double now_s) {
   const bool cancel = request.order() == wire::JOB_ORDER_CANCEL;
   if (HasEnded(job)) return RefusedOrder(job, cancel ? "cancelled" : "stopped", "jobs that wait or run");
-  const std::string reason = request.reason().empty() ? cancel ? "cancelled" : "stopped" : Cut(request.reason());
+  // A repeated order without a reason does not take back the first one's.
+  const bool repeated = job.order() == request.order() && request.reason().empty();
+  const std::string reason = repeated                   ? job.reason()
+                             : request.reason().empty() ? cancel ? "cancelled" : "stopped"
+                                                        : Cut(request.reason());
   if (job.state() == wire::SERVICE_JOB_QUEUED && !LostOnSlurm(job)) {
     EndAs(job, cancel ? wire::SERVICE_JOB_CANCELLED : wire::SERVICE_JOB_STOPPED, now_s);
     job.set_reason(reason);

@@ -401,7 +401,7 @@ HttpResponse ServiceApi::Order(uint64_t id, wire::JobOrder order, const HttpRequ
   told.set_order(order);
   for (const std::string& setting : fields->Texts("overrides")) told.add_overrides(setting);
   const std::string reason = fields->Text("reason");
-  if (ends) told.set_reason(reason.empty() ? "ended over HTTP" : reason);
+  if (ends) told.set_reason(reason);
   if (!fields->status().ok()) return Refused(fields->status());
   const absl::StatusOr<wire::OrderJobReply> reply = host_.Order(told);
   if (!reply.ok()) return Refused(reply.status());

@@ -74,6 +74,18 @@ TEST_F(Queue, ARunningJobKeepsTheOrderUntilItHasEnded) {
   EXPECT_EQ(State(id), "cancelled");
 }
 
+TEST_F(Queue, ARepeatedOrderWithoutAReasonKeepsTheFirstOne) {
+  const uint64_t id = Submit();
+  queue_.Begin(id, 2);
+  wire::OrderJobRequest stop = Of(wire::JOB_ORDER_STOP, id);
+  stop.set_reason("enough");
+  EXPECT_TRUE(queue_.Order(stop, 3).ok());
+  EXPECT_TRUE(Order(wire::JOB_ORDER_STOP, id).ok());
+  EXPECT_EQ(queue_.Find(id)->reason(), "enough");
+  EXPECT_TRUE(Order(wire::JOB_ORDER_CANCEL, id).ok());
+  EXPECT_EQ(queue_.Find(id)->reason(), "cancelled");
+}
+
 TEST_F(Queue, AJobThatFailsWhileItStopsSaysWhy) {
   const uint64_t id = Submit();
   queue_.Begin(id, 2);
@@ -136,7 +148,9 @@ TEST_F(Queue, WhatMakesNoSenseIsNotTakenIn) {
   blank.set_name(" ");
   wire::SubmitRequest empty = Job();
   empty.mutable_launch()->clear_job_yaml();
-  for (const wire::SubmitRequest& request : {unnamed, blank, empty, Job(JobQueue::kPriorityMax + 1)}) {
+  wire::SubmitRequest owned = Job();
+  owned.set_owner(std::string(201, 'x'));
+  for (const wire::SubmitRequest& request : {unnamed, blank, empty, owned, Job(JobQueue::kPriorityMax + 1)}) {
     EXPECT_EQ(queue_.Submit(request, 1).status().code(), absl::StatusCode::kInvalidArgument);
   }
   EXPECT_TRUE(queue_.jobs().empty());

@@ -72,6 +72,18 @@ TEST_F(RunEnd, AnOrderToARunThatIsOverSaysSo) {
   EXPECT_EQ(OrTheEnd(root_.string(), failed), failed) << "it may come back";
 }
 
+TEST_F(RunEnd, AJobOfAServiceGoesOnByItsNumber) {
+  const std::filesystem::path run = root_ / "jobs" / "7" / "run";
+  std::filesystem::create_directories(run);
+  std::ofstream(run / "job.yaml") << "name: first\n";
+  std::ofstream(run / "events.log")
+      << "2025-01-31 12:00:00.000 training begins with 2 workers on 10 samples for 1 epoch\n";
+  ASSERT_EQ(RecordEnd(run, "failed", "ps-1 died"), absl::OkStatus());
+  EXPECT_EQ(ReadEnd(run)->go_on(), "slackline train " + (run / "job.yaml").string()) << "no service is there";
+  std::filesystem::create_directory(root_ / "book");
+  EXPECT_EQ(ReadEnd(run)->go_on(), "slackline resume " + (root_ / "7").string());
+}
+
 TEST_F(RunEnd, OneOfBeforeIsNotThatOfARunThatWentOn) {
   Happened("the job is stopped: by a signal");
   Happened("goes on from checkpoint 1: 10 samples");
