@@ -121,9 +121,15 @@ class Service(ServiceCase):
         self.host.stdout.close()
         self.assertIn("no answer from the service", self.slackline("jobs", code=1))
         self.start()
-        with urllib.request.urlopen(self.page + "targets", timeout=30) as targets:
-            labels = [target["labels"] for target in json.load(targets)]
-        self.assertLessEqual({"scheduler", "server", "worker"}, {label["role"] for label in labels})
+        labels = []
+
+        def all_are_there():
+            with urllib.request.urlopen(self.page + "targets", timeout=30) as targets:
+                labels[:] = [target["labels"] for target in json.load(targets)]
+            return {"scheduler", "server", "worker"} <= {label["role"] for label in labels}
+
+        # The scheduler lists its members a moment after they have come.
+        self.programs.wait_for(lambda: f"all targets; there are {labels}", all_are_there, 60)
         self.assertEqual({label["run"] for label in labels}, {str(runs)})
         job = self.jobs()[runs]
         self.assertEqual((job["state"], job["begins"]), ("running", 1))

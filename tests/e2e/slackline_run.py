@@ -136,12 +136,14 @@ class TrainRun:
 
 
 def end_jobs(service):
-    """Kills the jobs of the folder of a service, which outlive the service."""
+    """Kills the jobs of the folder of a service, which outlive the service, and waits until nobody writes there any more."""
     for file in pathlib.Path(service).glob("jobs/*/process"):
         try:
             os.kill(int(file.read_text().split()[0]), signal.SIGKILL)
         except (ProcessLookupError, IndexError):
             pass  # it has ended
+    # The kernel kills the processes of a job a moment later.
+    Programs(".").wait_for("the processes of the jobs to end", lambda: not processes_with(str(service)), 30)
 
 
 def processes_with(text):
