@@ -20,6 +20,7 @@
 #include "absl/strings/str_format.h"
 #include "cli/base/complain.h"
 #include "cli/base/process.h"
+#include "cli/base/scratch_folder.h"
 #include "cli/base/sibling.h"
 #include "cli/base/signals.h"
 #include "cli/commands/checkpoints.h"
@@ -49,28 +50,6 @@ const HelpText kEvaluateHelp = {
         "slackline evaluate job.yaml --weights resnet18.safetensors"};
 
 constexpr absl::Duration kLookAgain = absl::Seconds(1);
-
-// Removed with what is in it.
-class ScratchFolder {
- public:
-  ScratchFolder() {
-    std::error_code error;
-    std::string name = fs::temp_directory_path(error) / "slackline-evaluate-XXXXXX";
-    if (!error && ::mkdtemp(name.data()) != nullptr) path_ = name;
-  }
-  ScratchFolder(const ScratchFolder&) = delete;
-  ScratchFolder& operator=(const ScratchFolder&) = delete;
-  ~ScratchFolder() {
-    std::error_code error;
-    if (!path_.empty()) fs::remove_all(path_, error);
-  }
-
-  // Empty where none could be made.
-  const fs::path& path() const { return path_; }
-
- private:
-  fs::path path_;
-};
 
 std::string ReadWhole(const fs::path& path) {
   std::ifstream in(path);
@@ -125,7 +104,7 @@ int Evaluate(const EvaluateOptions& options) {
   }
   // Held back from here on, so that what is in the folder goes with it.
   SignalQueue signals;
-  const ScratchFolder scratch;
+  const ScratchFolder scratch("evaluate");
   if (scratch.path().empty()) return Complain(absl::UnavailableError("cannot make a temporary folder"));
   std::string weights = options.weights.empty() ? (target / "model.safetensors").string() : options.weights;
   std::string shown = weights;

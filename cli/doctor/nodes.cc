@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "cli/base/process.h"
+#include "cli/base/scratch_folder.h"
 #include "cli/base/sibling.h"
 #include "cli/doctor/checks.h"
 #include "cli/doctor/links.h"
@@ -36,26 +37,6 @@ constexpr absl::Duration kLinksPatience = absl::Minutes(3);
 constexpr absl::Duration kPairGrace = absl::Seconds(5);
 constexpr uint32_t kClockBounces = 50;
 constexpr absl::Duration kScontrolPatience = absl::Seconds(20);
-
-// A folder for what programs of SLURM say, removed in the end.
-class Scratch {
- public:
-  Scratch() {
-    std::error_code error;
-    std::string name = fs::temp_directory_path(error) / "slackline-doctor-XXXXXX";
-    if (::mkdtemp(name.data()) != nullptr) path_ = name;
-  }
-  Scratch(const Scratch&) = delete;
-  Scratch& operator=(const Scratch&) = delete;
-  ~Scratch() {
-    std::error_code ignored;
-    if (!path_.empty()) fs::remove_all(path_, ignored);
-  }
-  const fs::path& path() const { return path_; }
-
- private:
-  fs::path path_;
-};
 
 std::string NewToken() {
   absl::BitGen random;
@@ -209,7 +190,7 @@ absl::StatusOr<std::vector<Examined>> ExamineAllocation(const DoctorOptions& opt
   if (!address.ok()) return address.status();
   const absl::StatusOr<Socket> listener = Socket::Listen(*address);
   if (!listener.ok()) return listener.status();
-  const Scratch scratch;
+  const ScratchFolder scratch("doctor");
   const std::string token = NewToken();
   absl::StatusOr<Process> launcher =
       StartDoctors(options, *allocation, listener->Address(), token, scratch.path() / "srun");

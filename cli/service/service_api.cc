@@ -1,7 +1,5 @@
 #include "cli/service/service_api.h"
 
-#include <stdlib.h>
-
 #include <algorithm>
 #include <cstdint>
 #include <fstream>
@@ -23,6 +21,7 @@
 #include "absl/time/clock.h"
 #include "cli/base/complain.h"
 #include "cli/base/process.h"
+#include "cli/base/scratch_folder.h"
 #include "cli/service/job_queue.h"
 #include "cli/service/jobs_view.h"
 #include "cli/service/service_api_text.h"
@@ -191,8 +190,6 @@ class Fields {
 struct Submission {
   // Text of the job file.
   std::string job;
-  // Folder in which the job runs.
-  std::string folder;
   std::vector<std::string> environment;
   // Words of `slackline submit` behind the job file.
   std::vector<std::string> words;
@@ -211,7 +208,7 @@ absl::StatusOr<Submission> ReadSubmission(absl::string_view body) {
   }
   // JSON is YAML, too.
   submission.job = job.is_string() ? job.get<std::string>() : DumpJson(job);
-  submission.folder = fields.Text("folder");
+  const std::string folder = fields.Text("folder");
   submission.environment = fields.Variables("environment");
   const auto add = [&](const char* option, const std::string& value) {
     if (!value.empty()) submission.words.push_back(absl::StrCat(option, "=", value));
@@ -230,53 +227,21 @@ absl::StatusOr<Submission> ReadSubmission(absl::string_view body) {
   if (!arguments.empty()) submission.words.push_back("--");
   submission.words.insert(submission.words.end(), arguments.begin(), arguments.end());
   if (!fields.status().ok()) return fields.status();
-  if (!absl::StartsWith(submission.folder, "/")) {
+  if (!absl::StartsWith(folder, "/")) {
     return WrongField("folder", fields.At("folder"), "the absolute path of the folder in which the job runs");
   }
-  submission.words.insert(submission.words.begin(), absl::StrCat("--chdir=", submission.folder));
+  submission.words.insert(submission.words.begin(), absl::StrCat("--chdir=", folder));
   return submission;
 }
-
-// A folder that is removed in the end.
-class ScratchFolder {
- public:
-  ScratchFolder() {
-    std::error_code error;
-    const fs::path root = fs::temp_directory_path(error);
-    if (error) return;
-    path_ = (root / "slackline-submit-XXXXXX").string();
-    if (::mkdtemp(path_.data()) == nullptr) path_.clear();
-  }
-  ScratchFolder(const ScratchFolder&) = delete;
-  ScratchFolder& operator=(const ScratchFolder&) = delete;
-  ~ScratchFolder() {
-    std::error_code ignored;
-    if (!path_.empty()) fs::remove_all(path_, ignored);
-  }
-  bool valid() const { return !path_.empty(); }
-  fs::path path() const { return path_; }
-
- private:
-  std::string path_;
-};
 
 // Bytes at the end of `text` that are the beginning of a character in UTF-8.
 size_t BrokenCharacterBytes(absl::string_view text) {
   for (size_t bytes = 1; bytes <= std::min<size_t>(3, text.size()); ++bytes) {
     const auto byte = static_cast<unsigned char>(text[text.size() - bytes]);
     if ((byte & 0xC0) == 0x80) continue;
-    const size_t whole = byte >= 0xF0 ? 4 : byte >= 0xE0 ? 3 : byte >= 0xC0 ? 2 : 1;
-    return bytes < whole ? bytes : 0;
+    return Utf8SequenceBytes(text.substr(text.size() - bytes)) == 0 ? bytes : 0;
   }
   return 0;
-}
-
-// Value of `name` in the query NAME=VALUE&...; empty if it is missing.
-std::string QueryValue(absl::string_view query, absl::string_view name) {
-  for (absl::string_view part : absl::StrSplit(query, '&')) {
-    if (absl::ConsumePrefix(&part, name) && absl::ConsumePrefix(&part, "=")) return std::string(part);
-  }
-  return "";
 }
 
 }  // namespace
@@ -302,9 +267,9 @@ HttpResponse ServiceApi::InTurn(const std::function<HttpResponse()>& order) {
 HttpResponse ServiceApi::Submit(const HttpRequest& request) const {
   const absl::StatusOr<Submission> submission = ReadSubmission(request.body);
   if (!submission.ok()) return Refused(submission.status());
-  const ScratchFolder scratch;
+  const ScratchFolder scratch("submit");
   const fs::path job = scratch.path() / "job.yaml", said = scratch.path() / "said";
-  if (!scratch.valid() || !(std::ofstream(job) << submission->job).flush()) {
+  if (scratch.path().empty() || !(std::ofstream(job) << submission->job).flush()) {
     return Refused(503, "the service cannot write into its folder for temporary files");
   }
   std::vector<std::string> command = {options_.program, "submit", "-", "--service", options_.folder};
@@ -354,18 +319,18 @@ HttpResponse ServiceApi::Job(uint64_t id) const {
 }
 
 HttpResponse ServiceApi::Log(uint64_t id, const HttpRequest& request) const {
-  for (const absl::string_view part : absl::StrSplit(request.query, '&', absl::SkipEmpty())) {
-    if (absl::StartsWith(part, "from=") || absl::StartsWith(part, "process=")) continue;
-    return Refused(400, absl::StrCat("found ", ShortText(std::string(part)), "; allowed are process= and from="));
-  }
-  const std::string from = QueryValue(request.query, "from");
-  int64_t first = -kApiTailBytes;
-  if (!from.empty() && !absl::SimpleAtoi(from, &first)) {
-    return Refused(400, absl::StrCat("from: found ", ShortText(from), "; allowed is a number of bytes"));
-  }
   wire::ReadJobLogRequest read;
   read.set_id(id);
-  read.set_process(QueryValue(request.query, "process"));
+  int64_t first = -kApiTailBytes;
+  for (absl::string_view part : absl::StrSplit(request.query, '&', absl::SkipEmpty())) {
+    if (absl::ConsumePrefix(&part, "process=")) {
+      read.set_process(ValidText(part));
+    } else if (!absl::ConsumePrefix(&part, "from=")) {
+      return Refused(400, absl::StrCat("found ", ShortText(std::string(part)), "; allowed are process= and from="));
+    } else if (!absl::SimpleAtoi(part, &first)) {
+      return Refused(400, absl::StrCat("from: found ", ShortText(std::string(part)), "; allowed is a number of bytes"));
+    }
+  }
   read.set_from(first);
   absl::StatusOr<wire::ReadJobLogReply> log = host_.ReadLog(read);
   if (absl::IsNotFound(log.status()) && read.process().empty()) {

@@ -15,6 +15,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "cli/base/complain.h"
+#include "cli/base/scratch_folder.h"
 #include "cli/run/cluster.h"
 #include "cli/slurm/allocation.h"
 #include "cli/slurm/slurm_programs.h"
@@ -43,23 +44,12 @@ uint32_t GpusOf(absl::string_view gres) {
 // What SLURM's commands say goes through a file.
 class Answers {
  public:
-  Answers() {
-    std::string name = std::filesystem::temp_directory_path() / "slackline-placement-XXXXXX";
-    if (::mkdtemp(name.data()) != nullptr) folder_ = name;
-  }
-  Answers(const Answers&) = delete;
-  Answers& operator=(const Answers&) = delete;
-  ~Answers() {
-    std::error_code error;
-    if (!folder_.empty()) std::filesystem::remove_all(folder_, error);
-  }
-
   absl::StatusOr<std::string> Of(const std::vector<std::string>& command) const {
-    return Ask(command, folder_ / "answer", kNodesAnswerMax);
+    return Ask(command, folder_.path() / "answer", kNodesAnswerMax);
   }
 
  private:
-  std::filesystem::path folder_;
+  const ScratchFolder folder_{"placement"};
 };
 
 absl::StatusOr<std::vector<Node>> AskForNodes(const std::string& names) {

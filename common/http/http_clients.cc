@@ -132,7 +132,7 @@ bool HttpClients::Measure(HttpClient& client) {
     return false;
   }
   client.request_bytes = bytes;
-  if (!bytes) return true;
+  if (!bytes || takes_body_ == nullptr) return true;
   const absl::StatusOr<HttpHead> head = ParseHttpHead(client.received.substr(0, *bytes));
   // The desk refuses a head that cannot be read.
   if (!head.ok() || !takes_body_(*head)) return true;

@@ -99,7 +99,8 @@ class HttpClients {
   static constexpr size_t kClientsMax = 128;
   static constexpr size_t kHeadBytesMax = size_t{16} << 10;
 
-  // `takes_body` returns whether the body after a head is read; otherwise what follows the head is ignored.
+  // `takes_body` returns whether the body after a head is read; otherwise, or if it is null, what follows the head is
+  // ignored.
   HttpClients(int listening, HttpDesk& desk, std::function<bool(const HttpHead&)> takes_body)
       : listening_(listening), desk_(desk), takes_body_(std::move(takes_body)) {}
 

@@ -181,10 +181,13 @@ struct HttpServer::Impl {
 
   Impl(const Options& options, Sockets sockets) : options(options), sockets(std::move(sockets)) {
     threads.emplace_back([this] {
-      HttpClients clients(this->sockets.listening.get(), desk, [this](const HttpHead& head) {
-        return IsOrder(this->options, head) && this->options.takes_body != nullptr &&
-               this->options.takes_body(RequestOf(head));
-      });
+      std::function<bool(const HttpHead&)> takes_body;
+      if (this->options.takes_body != nullptr) {
+        takes_body = [this](const HttpHead& head) {
+          return IsOrder(this->options, head) && this->options.takes_body(RequestOf(head));
+        };
+      }
+      HttpClients clients(this->sockets.listening.get(), desk, takes_body);
       while (clients.Turn(this->sockets.stop.get(), this->sockets.news.get())) {
       }
     });

@@ -5,6 +5,7 @@
 Exits with 77 (skipped) where the programs or the data are not there.
 """
 import argparse
+import concurrent.futures
 import json
 import os
 import pathlib
@@ -302,6 +303,16 @@ class Api(ServiceCase):
         self.assertEqual(self.jobs(), {})
         self.assertLessEqual({(method, name) for name, path in self.promised["paths"].items() for method in path
                               if method != "parameters"}, {(method, name) for method, name, _ in self.seen})
+
+    def test_submissions_at_the_same_time_are_taken_or_refused(self):
+        job = {"job": LONG, "folder": str(self.root)}
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:
+            answers = list(pool.map(lambda _: self.fetch("POST", "/api/jobs", job), range(8)))
+        taken = [json.loads(text)["id"] for code, text, _ in answers if code == 201]
+        refused = [headers["Retry-After"] for code, _, headers in answers if code == 429]
+        self.assertEqual((len(taken) + len(refused), set(refused) - {"1"}), (8, set()), answers)
+        self.assertEqual(set(self.jobs()), set(taken))
+        self.assertTrue(taken)
 
     def test_a_script_gets_its_arguments_as_they_are(self):
         (self.root / "words.py").write_text("import sys\nprint(sys.argv[1:])\n")
